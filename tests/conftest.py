@@ -46,7 +46,10 @@ def without_page(monkeypatch):
 
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory):
-    """A small run from beginning to end: its directory and its summary. Labels have names that are not harmless."""
+    """A small run from beginning to end: its directory and its summary.
+
+    Labels have names that are not harmless.
+    """
     import impact_gnn as ig
 
     g = ig.tsbm(

@@ -1,4 +1,6 @@
-"""A script for test_durability: work is killed with SIGKILL before its n-th change of a file, and done again.
+"""A script for test_durability.
+
+Work is killed with SIGKILL before its n-th change of a file, and done again.
 
 Every attempt is a fork of this process that begins in the same state. After the kill, what was
 there before must be found or what is there afterwards, and nothing between; done again, everything
@@ -177,7 +179,10 @@ class Death:
 
 
 def forked(work, *arguments):
-    """Whether the work in a process of its own was killed; anything else that goes wrong there is an error here."""
+    """Whether the work in a process of its own was killed.
+
+    Anything else that goes wrong there is an error here.
+    """
     child = os.fork()
     if child == 0:
         try:
@@ -210,7 +215,10 @@ def tree(place):
 
 
 def sampled(events, sample):
-    """Numbers of events, from 1, in an order that is always the same: first where a name changes hands, or just has."""
+    """Numbers of events, from 1, in an order that is always the same.
+
+    First where a name changes hands, or just has.
+    """
     first = {n + k for n, event in enumerate(events, 1) for k in (0, 1) if event == "replaces"}
     mixed = np.random.default_rng(0).permutation(len(events)) + 1
     return sorted(mixed, key=lambda n: n not in first)[: sample or None]

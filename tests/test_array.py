@@ -42,7 +42,10 @@ def as_on_a_device(monkeypatch):
 
 @pytest.fixture(params=["numpy", "torch", "torch operations"])
 def xp(request, monkeypatch):
-    """numpy, then both ways a tensor can take: the numba kernels, or plain torch operations as on a GPU."""
+    """numpy, then both ways a tensor can take.
+
+    The numba kernels, or plain torch operations as on a GPU.
+    """
     if request.param == "torch operations":
         as_on_a_device(monkeypatch)
     return Library(request.param.split()[0])
@@ -148,7 +151,10 @@ def test_clipped_sqrt_has_no_nan_gradient():
 
 
 def gradcheck(function, inputs):
-    """One random direction per input: a parallel kernel on this little data costs only its overhead."""
+    """One random direction per input.
+
+    A parallel kernel on this little data costs only its overhead.
+    """
     return torch.autograd.gradcheck(function, inputs, fast_mode=True)
 
 
@@ -216,7 +222,10 @@ def test_gradient_of_pny_is_finite_where_a_covariance_is_unknown():
 
 @pytest.fixture
 def far():
-    """float32 messages with mean 1e4 and standard deviation 0.1: squares alone would lose every digit."""
+    """float32 messages with mean 1e4 and standard deviation 0.1.
+
+    Squares alone would lose every digit.
+    """
     rng = np.random.default_rng(5)
     num_nodes = 6000
     label, time = rng.integers(0, 3, num_nodes), rng.integers(0, 5, num_nodes)
@@ -240,7 +249,9 @@ def test_moments_lose_nothing_in_float32(xp, far):
 
 @pytest.mark.parametrize("far_apart", [1e2, 1e4])
 def test_scales_of_communities_far_apart_are_as_good_as_their_numbers(xp, far_apart):
-    """Labels `far_apart` standard deviations from each other, one of them an outlier in the very first row."""
+    """Labels `far_apart` standard deviations from each other, one of them an outlier in the very
+    first row.
+    """
     rng = np.random.default_rng(0)
     label, time = rng.integers(0, 3, 3000), rng.integers(0, 4, 3000)
     message = (far_apart * label[:, None] + rng.normal(size=(3000, 5))).astype(np.float32)

@@ -37,7 +37,8 @@ def trained(graph, rows, epochs=20):
 
 
 def cheap(seed, *, noise=0.1, leaked=0.0, models=1):
-    """A trainer with fixed predictions, except for noisy rows that change at random and rows that leaked.
+    """A trainer with fixed predictions, except for noisy rows that change at random and rows that
+    leaked.
 
     Of several models, which agree about most rows, it returns the one that is best on the targets.
     """
@@ -99,7 +100,9 @@ def test_a_loss_indexed_into_the_wrong_rows_is_caught(graph):
     ids=str,
 )
 def test_leaks_are_caught(trainer, larger):
-    """5 % of the target rows under noise, and a model chosen by the accuracy on targets, where no row leaks."""
+    """5 % of the target rows under noise, and a model chosen by the accuracy on targets, where no
+    row leaks.
+    """
     detected = [
         ig.audit_leakage(cheap(s, **trainer), larger, cutoff=CUTOFF, seed=100 * s).leaked
         for s in range(10)

@@ -376,7 +376,10 @@ def test_a_contraction_always_fits_the_corollary():
 
 
 def two_samples(seed):
-    """Messages of three classes, earlier and later: other class proportions, moved and stretched."""
+    """Messages of three classes, earlier and later.
+
+    Other class proportions, moved and stretched.
+    """
     rng = np.random.default_rng(seed)
     labels = [rng.choice(3, 90, p=shares) for shares in ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])]
     means = rng.normal(size=(3, 4)) * 2

@@ -235,7 +235,8 @@ def test_predict_nodes_that_are_none(saved, finished, tmp_path, text, sentence):
 def test_an_interrupted_run_retains_finished_work(saved, tmp_path):
     out = tmp_path / "out"
     long = ["--effort", "thorough", "--folds", "3", "--seeds", "200", "--budget", "1h"]
-    setup = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a job in the background is deaf
+    # a job in the background is deaf
+    setup = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     begin = f"{setup}; from impact_gnn.cli import app; app()"
     command = [sys.executable, "-c", begin, "run", str(saved), "--out", str(out), *long]
     process = subprocess.Popen(

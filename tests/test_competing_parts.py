@@ -114,7 +114,9 @@ def test_changed_class_proportions_are_estimated(part):
 
 
 def test_weights_of_kmm_are_multiplied(graph):
-    """A head that learns class proportions alone shows that class sums stay, with weights of recency too."""
+    """A head that learns class proportions alone shows that class sums stay, with weights of
+    recency too.
+    """
     for rest in ("", "+recency"):
         shares = [
             Pipeline("prior", f"features{rest}{more}", **OPTIONS).fit(graph).predict_proba(graph)[0]

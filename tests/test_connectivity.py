@@ -139,7 +139,9 @@ def test_counted_rows_sum_to_the_share_of_neighbours_with_a_known_label():
 
 
 def separable(g, nodes, times, cutoff):
-    """A graph whose counts are exactly nodes[y,t]·g[y,ỹ,Δ], so that assumption 3 holds without noise."""
+    """A graph whose counts are exactly nodes[y,t]·g[y,ỹ,Δ], so that assumption 3 holds without
+    noise.
+    """
     num_labels = len(g)
     states = [(y, t) for y in range(num_labels) for t in times]
     edges = [

@@ -152,7 +152,10 @@ def test_the_easiest_of_every_class_come_first():
 
 
 def test_rows_are_drawn_by_how_much_their_loss_fell():
-    """Without replacement; of two, the one that fell by 2 more is drawn e² times as often as the other."""
+    """Without replacement.
+
+    Of two, the one that fell by 2 more is drawn e² times as often as the other.
+    """
     torch.manual_seed(0)
     lessons = Curriculum(start=0.5, warm_up=1, epochs=10, pace="drop")
     fallen, label = torch.tensor([0.0, 2.0]), torch.tensor([0, 0])

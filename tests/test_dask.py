@@ -242,7 +242,10 @@ def test_without_dask_the_sentence_says_what_to_install(place, monkeypatch):
 
 
 def test_the_main_job_on_a_cluster_of_processes_survives_the_death_of_a_worker(tmp_path, started):
-    """The three commands of docs/tutorial-cluster.md; one of the two workers is killed while the job runs."""
+    """The three commands of docs/tutorial-cluster.md.
+
+    One of the two workers is killed while the job runs.
+    """
     address = free_address()
     ig.tsbm(num_nodes=400, num_times=6, num_labels=2, num_features=4, seed=0).save(
         tmp_path / "graph"

@@ -164,7 +164,9 @@ def test_attention_writes_the_log_weight_as_last_column():
 
 
 def naive_attention(conv, data, weight, features=None):
-    """α = w·exp(s) / Σ w·exp(s) with one self-loop of weight 1, edge by edge, from the papers of GAT and GATv2."""
+    """α = w·exp(s) / Σ w·exp(s) with one self-loop of weight 1, edge by edge, from the papers of
+    GAT and GATv2.
+    """
     source, target = data.edge_index.tolist()
     edges = [
         (u, v, float(w), k)

@@ -20,7 +20,10 @@ TRIED = ["--candidates", "plain,pmp+center+labels,trees:labels", "--folds", "1",
 
 
 def write_tables(folder, seed=None):
-    """A graph with numbers, a category, text and edges with weights; a seed shuffles rows and columns."""
+    """A graph with numbers, a category, text and edges with weights.
+
+    A seed shuffles rows and columns.
+    """
     g = ig.tsbm(num_nodes=SIZE, num_times=6, num_labels=3, num_features=24, mean_degree=6, seed=0)
     rng = np.random.default_rng(1)
     nodes = pd.DataFrame(g.x, columns=[f"x{k:02d}" for k in range(g.x.shape[1])])

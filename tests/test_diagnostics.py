@@ -86,7 +86,10 @@ def test_drifting_class_proportions_are_detected(graph):
 
 
 def _true_distance(later):
-    """Mean over periods 3 .. 7 of the distance between the mix of t and of all before, four equal labels at first."""
+    """Mean over periods 3 ..
+
+    7 of the distance between the mix of t and of all before, four equal labels at first.
+    """
     first = [0.25 + 0.75 * 0.7 * later[t * 160] for t in range(8)]
     return np.mean([first[t] - np.mean(first[:t]) for t in range(3, 8)])
 

@@ -14,7 +14,10 @@ CUT = 2005
 
 
 def author_graph(seed=0, late=True, n=120, width=None):
-    """Papers that cite, and their authors; the last papers, their authors and edges can be left out."""
+    """Papers that cite, and their authors.
+
+    The last papers, their authors and edges can be left out.
+    """
     rng = np.random.default_rng(seed)
     time = np.sort(2000 + np.arange(n) % 7)
     authors = 2 * n // 3
@@ -36,7 +39,10 @@ def author_graph(seed=0, late=True, n=120, width=None):
 
 
 def dense(graph, cutoff):
-    """The matrix D^-½ A D^-½ of the past, edge by edge; which nodes are in it; degrees and their mean."""
+    """The matrix D^-½ A D^-½ of the past, edge by edge.
+
+    Which nodes are in it; degrees and their mean.
+    """
     start, papers = {"paper": 0, "author": graph.num_nodes}, graph.num_nodes
     total = papers + graph.nodes["author"].num_nodes
     matrix = np.zeros((total, total))
@@ -71,7 +77,9 @@ def test_it_is_the_dense_formula(n):
 
 
 def test_between_two_types_it_is_the_singular_value_decomposition():
-    """Eigenvectors of a bipartite graph are pairs of singular vectors of the matrix between its sides."""
+    """Eigenvectors of a bipartite graph are pairs of singular vectors of the matrix between its
+    sides.
+    """
     rng = np.random.default_rng(0)
     writes = np.stack([rng.integers(0, 30, 200), rng.integers(0, 50, 200)])
     graph = ig.TemporalGraph.hetero(

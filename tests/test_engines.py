@@ -136,7 +136,10 @@ def test_the_last_hop_of_some_rows(engine, share, norm, self_loop):
 
 
 def test_views_of_files_are_not_taken_for_the_files(engine, tmp_path):
-    """Rows of a file in another order, or a part of them: workers must not read the file instead."""
+    """Rows of a file in another order, or a part of them.
+
+    Workers must not read the file instead.
+    """
     rng = np.random.default_rng(6)
     np.save(tmp_path / "x.npy", rng.normal(size=(2 * NODES, 5)))
     np.save(tmp_path / "edges.npy", np.stack([np.stack(edges()), np.stack(edges(1))]))
@@ -407,7 +410,10 @@ def printed(code, **environment):
 
 
 def test_threads_are_as_many_as_the_user_has_asked_for():
-    """Parallel kernels of numba leave torch's threads alone: both have one, if OMP_NUM_THREADS says so."""
+    """Parallel kernels of numba leave torch's threads alone.
+
+    Both have one, if OMP_NUM_THREADS says so.
+    """
     code = (
         "import impact_gnn as ig, numba, torch\n"
         "g = ig.tsbm(num_nodes=300, num_times=5, num_labels=2, seed=0)\n"

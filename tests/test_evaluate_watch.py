@@ -59,7 +59,9 @@ def labels_of(g, cutoff=7):
 
 
 def test_evaluation_with_labels_from_a_table_follows_the_definition(copied, tmp_path):
-    """Accuracy, sets and calibration by hand from predictions.csv, in which ids and names are guarded."""
+    """Accuracy, sets and calibration by hand from predictions.csv, in which ids and names are
+    guarded.
+    """
     truth = labels_of(graph()).sample(frac=0.7, random_state=0)
     truth.to_csv(tmp_path / "labels.csv", index=False)
     evaluation = evaluate(copied, tmp_path / "labels.csv")
@@ -95,7 +97,10 @@ def test_evaluation_with_labels_from_a_table_follows_the_definition(copied, tmp_
 
 
 def test_an_evaluation_belongs_to_its_predictions(copied):
-    """A run that goes on with a larger budget predicts anew; an older evaluation does not belong to these predictions."""
+    """A run that goes on with a larger budget predicts anew.
+
+    An older evaluation does not belong to these predictions.
+    """
     summary, stored = read_summary(copied / "summary.json"), copied / "evaluation.json"
     evaluate(copied, graph())
     write_report(summary, copied / "report.html")
@@ -180,7 +185,10 @@ def test_with_the_graph_the_selection_is_compared_with_the_baseline(copied, done
 
 @pytest.mark.usefixtures("without_page")
 def test_nodes_after_the_run_are_not_model_inputs(copied):
-    """The graph has grown by a period and edges to it: both are judged on the graph as the run saw it."""
+    """The graph has grown by a period and edges to it.
+
+    Both are judged on the graph as the run saw it.
+    """
     then, g = evaluate(copied, graph()), graph()
     rng = np.random.default_rng(0)
     grown = graph(
@@ -350,7 +358,10 @@ def test_uncertain_and_unusual_nodes_are_listed(done):
 
 
 def test_the_report_explains_two_nodes(done):
-    """The least certain node and the confident one with the largest outlier score are explained; parts sum to the difference."""
+    """The least certain node and the confident one with the largest outlier score are explained.
+
+    Parts sum to the difference.
+    """
     out, summary = done
     assert [one.id for one in summary.explained] == [
         summary.prediction_summary.unsure[0].id,

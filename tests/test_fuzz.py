@@ -116,7 +116,10 @@ def mutated(text, rng):
 
 
 def outcome(folder):
-    """A graph with its features encoded, or a sentence; anything else is a failure of the validation."""
+    """A graph with its features encoded, or a sentence.
+
+    Anything else is a failure of the validation.
+    """
     try:
         g = ig.load(folder)
         view = g.masked(g.infer_cutoff())

@@ -150,7 +150,10 @@ def number(cell, *, comma):
 
 
 def expected(nodes, edges, options):
-    """Ids, labels, times, edges and numbers as text and floats; None where the tables must be refused."""
+    """Ids, labels, times, edges and numbers as text and floats.
+
+    None where the tables must be refused.
+    """
     ids, times = nodes["id"], nodes["time"]
     if any(one in EMPTY for one in [*ids, *times, *edges["from"], *edges["to"]]):
         return None

@@ -282,7 +282,10 @@ def test_masked_hides_labels_at_and_after_the_cutoff():
 
 
 def test_a_view_has_the_visible_classes():
-    """By name, at any position; a class without a name is its number. A view of a view retains its own."""
+    """By name, at any position; a class without a name is its number.
+
+    A view of a view retains its own.
+    """
     named = graph(y=[2, 3, 2, 0, 1, 1], label_names=["a", "b", "c", "d", "e"])
     view = named.masked(4)
     assert (view.label_names, view.num_labels, view.y.tolist()) == (

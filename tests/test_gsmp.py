@@ -28,7 +28,10 @@ def drawn(seed, weighted=False, nodes=25, edges=140):
 
 
 def mean_of_period_means(graph, x):
-    """For every node: the (weighted) mean over its neighbours of a period, then the mean over the periods present."""
+    """For every node.
+
+    The (weighted) mean over its neighbours of a period, then the mean over the periods present.
+    """
     out = np.zeros_like(x)
     weight = np.ones(graph.edge_index.shape[1]) if graph.edge_weight is None else graph.edge_weight
     edges = list(zip(*graph.edge_index, weight, strict=True))
@@ -59,7 +62,10 @@ def test_hops_are_means_of_the_means_of_periods(seed, weighted):
 
 
 def test_more_neighbours_of_one_period_alike_change_nothing():
-    """Where a period's neighbours double, plain means move and these do not: the purpose of the method."""
+    """Where a period's neighbours double, plain means move and these do not.
+
+    The purpose of the method.
+    """
     graph = drawn(1)
     late = np.flatnonzero(graph.time[graph.edge_index[0]] == 2004)
     ends = np.concatenate([graph.edge_index, graph.edge_index[:, late]], axis=1)
@@ -93,7 +99,10 @@ def test_backward_is_the_transpose_and_edges_are_those_of_the_product(norm, self
 
 
 def test_between_types_the_time_of_the_source_is_enough():
-    """Authors have no time, but receive from papers that have one; their own messages have no period."""
+    """Authors have no time, but receive from papers that have one.
+
+    Their own messages have no period.
+    """
     graph = ig.TemporalGraph.hetero(
         nodes={
             "paper": {"x": [[1.0], [3.0], [8.0]], "time": [0, 0, 2]},

@@ -30,7 +30,10 @@ METHODS = [
 
 
 def build_graph(seed=0, n=150):
-    """Papers that cite and share authors and a field; fields have features, authors have neither features nor time."""
+    """Papers that cite and share authors and a field.
+
+    Fields have features, authors have neither features nor time.
+    """
     rng = np.random.default_rng(seed)
 
     def edges(left, right, count):
@@ -362,7 +365,10 @@ def test_features_in_half_precision_can_be_aligned(method):
 
 @pytest.mark.parametrize("edges", [("a", "writes", "b"), ("b", "of", "a")])
 def test_features_that_do_not_reach_the_nodes_leave_their_degrees(edges):
-    """Only another type has features and no path leads from it to the nodes: their inputs are degrees."""
+    """Only another type has features and no path leads from it to the nodes.
+
+    Their inputs are degrees.
+    """
     own = ig.tsbm(num_nodes=120, num_times=5, num_labels=2, mean_degree=8, seed=0)
     nodes = {
         "p": {"y": own.y, "time": own.time},

@@ -38,7 +38,9 @@ def block_counts(law, links):
 
 
 def block_chances(law):
-    """Probability and number of pairs by label and period of both ends, from the definition, pair by pair."""
+    """Probability and number of pairs by label and period of both ends, from the definition, pair
+    by pair.
+    """
     same, different = law.bases()
     labels = np.arange(law.num_labels)
     base = np.where(labels[:, None] == labels[None, :], same, different)

@@ -20,7 +20,10 @@ LINKS = {"citations": 900, "writes": 500, "topics": 600, "affiliations": 130}
 
 
 def graph_of(kind):
-    """A small graph; class 2 occurs in the last labelled period only, after the cutoff of every fold but the last."""
+    """A small graph.
+
+    Class 2 occurs in the last labelled period only, after the cutoff of every fold but the last.
+    """
     if kind == "hetero":
         g = ig.hetero_tsbm(
             num_papers=320, num_authors=120, num_fields=20, num_institutions=6, **LINKS, **SIZES
@@ -63,7 +66,10 @@ TRIED = ["--candidates", "plain,labels+smooth", "--model", "linear", "--folds", 
 
 
 def outputs(where, *commands):
-    """All that commands print and write about the graph in `where`, by name; costs are taken out."""
+    """All that commands print and write about the graph in `where`, by name.
+
+    Costs are taken out.
+    """
     graph, out, at = where / "graph", where / "out", ["--cutoff", CUTOFF]
     asked = {
         "run": ["run", graph, "--out", out, *at, *TRIED, "--seeds", "1"],
@@ -124,7 +130,10 @@ def test_a_check_says_what_is_there_and_nothing_about_who_has_it(tmp_path):
 
 
 def test_names_of_hidden_classes_are_nowhere(tmp_path):
-    """In tables classes are known by their names; new ones sort first, between the others and last."""
+    """In tables classes are known by their names.
+
+    New ones sort first, between the others and last.
+    """
     g, results = graph_of("one type"), []
     new = np.flatnonzero(g.time >= CUTOFF)[::4]
     y = np.array(scrambled(g, CUTOFF).y)
@@ -211,7 +220,10 @@ def test_a_hidden_word_among_numbers_changes_no_order():
 
 
 def test_predictions_are_numbered_as_in_the_graph():
-    """Only targets are of class "b": the fit knows "a" and "c", whose numbers in the graph stay 0 and 2."""
+    """Only targets are of class "b".
+
+    The fit knows "a" and "c", whose numbers in the graph stay 0 and 2.
+    """
     g = ig.tsbm(num_nodes=200, num_times=6, num_labels=2, feature_std=0.1, seed=0)
     y = np.where((g.time == 5) & (np.arange(200) % 5 == 0), 1, 2 * g.y)
     g = ig.TemporalGraph(
@@ -232,7 +244,10 @@ RNG = 7
 
 
 def author_tables():
-    """Papers with a column of every kind, and authors without a time; every third author is new from FOLD on."""
+    """Papers with a column of every kind, and authors without a time.
+
+    Every third author is new from FOLD on.
+    """
     rng = np.random.default_rng(RNG)
     size, authors = 240, 60
     time = np.sort(rng.integers(0, 8, size))
@@ -403,7 +418,10 @@ HIDDEN_LABELS = {
 
 @pytest.mark.parametrize("embed", ["none", "spectral"])
 def test_no_fold_of_several_types_notices_labels_of_targets(embed):
-    """Labels reach papers through authors without a time: the history of an author is that before a cutoff."""
+    """Labels reach papers through authors without a time.
+
+    The history of an author is that before a cutoff.
+    """
     nodes, writes, lives = author_tables()
     if embed == "spectral":
         nodes["author"] = {"id": nodes["author"]["id"]}

@@ -1,4 +1,7 @@
-"""History features: equal to naive loops, blind to what is not known yet, the same on every engine."""
+"""History features.
+
+Equal to naive loops, blind to what is not known yet, the same on every engine.
+"""
 
 from dataclasses import replace
 

@@ -15,7 +15,9 @@ def drawn(rows=40, moved=1.0, seed=0, columns=3):
 
 
 def naive_programme(x, reference):
-    """K and κ one pair after the other, rows scaled so that two of them are at squared distance 1 on average."""
+    """K and κ one pair after the other, rows scaled so that two of them are at squared distance 1
+    on average.
+    """
     both = np.concatenate([x, reference])
     distances = [((a - b) ** 2).sum() for a in both for b in both]
     both = both / np.sqrt(np.mean(distances))

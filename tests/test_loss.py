@@ -348,7 +348,10 @@ def test_confident_rows_get_soft_labels():
 
 
 def test_a_distilled_model_is_saved_with_its_teacher_on_every_engine(tmp_path):
-    """Seeds with which a later stage did better; of the model alone the next graph could not be predicted."""
+    """Seeds with which a later stage did better.
+
+    Of the model alone the next graph could not be predicted.
+    """
     num_soft_labels = 0
     for seed in (3, 5, 7):
         graph = ig.tsbm(

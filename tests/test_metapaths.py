@@ -26,7 +26,9 @@ CUTOFF = 5
 
 
 def academic(seed, *, weighted=False, dtype=np.float64, num_labels=3, num_times=7):
-    """A small undirected graph of papers (timed), authors and fields, the latter with features and no time."""
+    """A small undirected graph of papers (timed), authors and fields, the latter with features and
+    no time.
+    """
     rng = np.random.default_rng(seed)
     papers, authors, fields = 40, 15, 6
     time = rng.integers(0, num_times, papers)
@@ -64,7 +66,10 @@ def table_of(graph, method, source):
 
 
 def step_matrix(graph, relation, method):
-    """The weighted mean over one relation as a matrix [targets, sources]; the table where both ends have a time."""
+    """The weighted mean over one relation as a matrix [targets, sources].
+
+    The table where both ends have a time.
+    """
     part = graph.relations[relation]
     source, target = part.edge_index
     value = np.ones(part.num_edges) if part.weight is None else part.weight.astype(float)
@@ -347,7 +352,10 @@ def test_the_own_label_never_changes_the_own_row(mode, renormalize):
 
 @pytest.mark.parametrize("mode", ["edges", "ends"])
 def test_a_node_with_no_neighbour_but_itself_receives_nothing(mode):
-    """Many ways lead back to the one paper of 300 authors: the remainder without it must be zero."""
+    """Many ways lead back to the one paper of 300 authors.
+
+    The remainder without it must be zero.
+    """
     rng = np.random.default_rng(0)
     authors = np.arange(300)
     weight = rng.random(300)

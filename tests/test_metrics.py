@@ -36,7 +36,10 @@ from impact_gnn.statistics import Estimate
 
 
 def drawn(seed, n, classes, digits=8):
-    """Probabilities that know something of the truth; few digits make ties. Some classes may not be there."""
+    """Probabilities that know something of the truth; few digits make ties.
+
+    Some classes may not be there.
+    """
     rng = np.random.default_rng(seed)
     share = rng.dirichlet(np.full(classes, 0.7))
     truth = rng.choice(classes, n, p=share)

@@ -334,7 +334,10 @@ def test_reversible_blocks_invert_and_give_ordinary_gradients(view, x, name, ali
 
 
 def test_linear_revgat_of_two_layers_is_the_dense_formula(view, x):
-    """The authors' model: an input and an output layer, each with a map of the node itself, no invertible block."""
+    """The authors' model.
+
+    An input and an output layer, each with a map of the node itself, no invertible block.
+    """
     model = build_model(SPATIAL["linear-revgat-paper"]).eval()
     assert len(model.blocks) == 0
     first, last, matrix = model.encode, model.classify, dense(view, "genpmp").float()

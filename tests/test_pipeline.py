@@ -204,7 +204,10 @@ def test_snapshots_show_every_node_the_graph_of_its_time(graph):
 
 @pytest.mark.parametrize("undirected", [True, False])
 def test_snapshots_do_not_see_edges_that_came_later(undirected):
-    """The loop: for every time, the edges with both ends and their own time up to then, as a dense matrix."""
+    """The loop.
+
+    For every time, the edges with both ends and their own time up to then, as a dense matrix.
+    """
     g = dated(
         ig.tsbm(num_nodes=60, num_times=6, num_labels=2, num_features=3, mean_degree=4, seed=0)
     )
@@ -263,7 +266,9 @@ def test_with_lags_the_past_is_observed_as_late_as_the_targets(graph, hetero_gra
 
 
 def test_without_a_refit_inputs_keep_the_scale_the_model_was_trained_with(graph):
-    """The last labelled period is not among the rows to train on, so its scale must not be used either."""
+    """The last labelled period is not among the rows to train on, so its scale must not be used
+    either.
+    """
     shifted = graph.with_features(graph.x + 50 * (graph.time == CUTOFF - 1)[:, None])
     scales = {}
     for refit in (False, True):

@@ -37,7 +37,10 @@ def name_of(path):
 
 
 def tracked_files():
-    """Files that belong to the project: all but environments, caches and built things (see .gitignore)."""
+    """Files that belong to the project.
+
+    All but environments, caches and built things (see .gitignore).
+    """
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [
             f

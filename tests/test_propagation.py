@@ -17,7 +17,10 @@ TOLERANCE = {np.float16: 2e-3, np.float32: 2e-6, np.float64: 1e-13}
 
 
 def a_graph(num_sources=30, num_targets=30, edges=120, periods=4, seed=0, hub=0):
-    """Random edges (targets 0 and 1 have none), periods and table; `hub` more edges end at target 2."""
+    """Random edges (targets 0 and 1 have none), periods and table.
+
+    `hub` more edges end at target 2.
+    """
     rng = np.random.default_rng(seed)
     source = rng.integers(0, num_sources, edges + hub)
     target = np.concatenate([rng.integers(2, num_targets, edges), np.full(hub, 2)])

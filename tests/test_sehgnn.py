@@ -128,7 +128,10 @@ def test_a_group_is_a_convolution_over_its_raw_hops():
 
 
 def test_groups_meet_only_after_their_own_encoders_and_own_features_are_in_several():
-    """A group reads its own hops and nothing else; without its columns in the last layers it has no effect."""
+    """A group reads its own hops and nothing else.
+
+    Without its columns in the last layers it has no effect.
+    """
     model, (hops, _) = build_model("rphgnn"), inputs()
     with torch.no_grad():
         model.classify[0].weight[:, 8:] = 0  # the second group's

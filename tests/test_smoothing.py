@@ -10,7 +10,10 @@ from impact_gnn.propagation.smoothing import STEPS, Smoothing, correct_and_smoot
 
 
 def naive(base, label, mean, correct, smooth):
-    """E ← α S E + (1−α) E₀ from the errors, added at their usual size; then the same from labels and predictions."""
+    """E ← α S E + (1−α) E₀ from the errors, added at their usual size.
+
+    Then the same from labels and predictions.
+    """
 
     def spread(start, share):
         out = start
@@ -97,7 +100,10 @@ def test_engines_agree_and_choices_share_work(graph, tmp_path):
 
 
 def test_between_types_neighbours_are_met_through_others():
-    """Two papers of one author, one labelled: it changes the other; a paper without authors retains its prediction."""
+    """Two papers of one author, one labelled.
+
+    It changes the other; a paper without authors retains its prediction.
+    """
     graph = ig.TemporalGraph.hetero(
         nodes={
             "paper": {"x": np.zeros((3, 1)), "y": [1, -1, -1], "time": [0, 1, 1]},

@@ -85,7 +85,10 @@ def squashed(iteration, messages, normalize):
 
 
 def test_projections_are_sparse_keep_lengths_and_differ_between_iterations():
-    """Entries are ±√3 or 0, in thirds, over √width; the length of a projected row is unchanged on average."""
+    """Entries are ±√3 or 0, in thirds, over √width.
+
+    The length of a projected row is unchanged on average.
+    """
     matrix = _Squashing(None, 400, 3, False, None).matrix
     one = matrix("a-w-p", 300, 1) * np.sqrt(400)
     assert set(np.unique(one.round(6))) == {-round(3**0.5, 6), 0.0, round(3**0.5, 6)}

@@ -161,7 +161,9 @@ def test_what_a_killed_run_leaves_is_accepted(tmp_path, left):
 
 
 def test_killed_at_any_moment_it_goes_on(tmp_path):
-    """A process that is killed at its n-th call that changes a file leaves a place that the next one takes up."""
+    """A process that is killed at its n-th call that changes a file leaves a place that the next
+    one takes up.
+    """
 
     def work(place):
         with Store.open(place / "work", {"n": 1}, within=place) as store:

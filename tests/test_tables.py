@@ -289,7 +289,8 @@ def test_columns_rows_and_classes_in_another_order_give_the_same_predictions(tmp
     _, predicted = predictions(again, p)
     assert predicted.keys() == expected.keys()
     assert np.allclose([predicted[k] for k in expected], list(expected.values()), atol=1e-5)
-    # Classes in another order, one of which has no nodes yet, and further columns that are not known.
+    # Classes in another order, one of which has no nodes yet, and further columns that are not
+    # known.
     names = ["cs", "zoo", "bio", "astro"]
     coded = again.coded_as(names)
     assert not np.array_equal(coded.y, again.y)
@@ -830,7 +831,10 @@ def test_ids_that_look_like_dates_stay_as_they_are(tmp_path):
 
 @pytest.mark.parametrize("name", ["p.csv", "p.raw.csv", "p.parquet"])
 def test_ids_and_classes_are_no_formulas_in_a_spreadsheet(tmp_path, name):
-    """A CSV is opened by programs that run what begins like a formula; other tables are read by programs of ours."""
+    """A CSV is opened by programs that run what begins like a formula.
+
+    Other tables are read by programs of ours.
+    """
     odd = [
         "=cmd|' /C calc'!A0",
         "@SUM(1)",

@@ -22,7 +22,9 @@ LEAST_P = 1e-4
 
 
 def draws_between_blocks(model, graph):
-    """Successful draws and possible draws for every unordered pair of (label, time) blocks, by looking at all edges."""
+    """Successful draws and possible draws for every unordered pair of (label, time) blocks, by
+    looking at all edges.
+    """
     block = graph.y * model.num_times + (graph.time - model.start)
     blocks = model.num_labels * model.num_times
     source, target = block[graph.edge_index]

@@ -25,7 +25,10 @@ def root(tmp_path):
 
 
 def first_seed_in_a_process(function, *arguments, path):
-    """The first seed of each checkout starts a process; later seeds need no proof that paths work."""
+    """The first seed of each checkout starts a process.
+
+    Later seeds need no proof that paths work.
+    """
     if arguments[-1] == 0:
         return in_process(function, *arguments, path=path)
     return function(*arguments)

@@ -1,4 +1,7 @@
-"""Run by `make test-without-torch` in an environment that has no torch: the array layers import and work there."""
+"""Run by `make test-without-torch` in an environment that has no torch.
+
+The array layers import and work there.
+"""
 
 import importlib
 import importlib.util
