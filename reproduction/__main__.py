@@ -18,6 +18,7 @@ from reproduction.bench import (
     papers,
     passes,
     propagation,
+    search,
     tables,
 )
 
@@ -46,6 +47,7 @@ for _function in (
     papers.papers,
     tables.tables,
     newnodes.newnodes,
+    search.search,
 ):
     bench.command()(_function)
 

@@ -16,7 +16,12 @@ from impact_gnn.backtesting import (
     fold_of,
     windows,
 )
-from impact_gnn.backtesting.candidates import initial_candidates, is_applicable, neighbours_of
+from impact_gnn.backtesting.candidates import (
+    initial_candidates,
+    is_applicable,
+    neighbours_of,
+    time_corrections,
+)
 from impact_gnn.backtesting.effort import EFFORTS, Size, cost
 from impact_gnn.backtesting.folds import Window, horizons_of, truth_of
 from impact_gnn.backtesting.forecast import forecast
@@ -513,3 +518,100 @@ def test_every_head_gives_the_same_on_disk(graph, tmp_path):
     assert [row.error for row in outside.rows] == [None] * len(outside.rows)
     for row in inside.rows:
         assert outside.row(row.candidate).loss == pytest.approx(row.loss, abs=1e-3)
+
+
+def test_the_search_answers_whether_corrections_for_time_help():
+    graph = ig.tsbm(num_nodes=1200, num_times=8, num_labels=4, protocol="released", seed=0)
+    result = ig.backtest(graph, effort="quick", cutoff=6, pipeline=QUICK)
+    methods = [str(row.method) for row in result.time_corrections]
+    assert methods == ["mmp", "pmp", "genpmp", "pmp+jjnorm", "center"]
+    reference = result.row("linear:plain")
+    for row in result.time_corrections:
+        assert row.candidate.model == "linear"
+        assert row.difference is not None
+        paired = [row.scores[fold] - reference.scores[fold] for fold in result.folds]
+        assert list(row.by_fold.values()) == pytest.approx(paired)
+        # they are candidates like any other
+        assert result.row(row.candidate) is not None
+
+
+def test_corrections_apply_along_paths_through_nodes_without_a_time():
+    graph = ig.TemporalGraph.hetero(
+        nodes={
+            "paper": {"x": np.eye(4), "y": [0, 1, 0, 1], "time": [0, 1, 2, 3]},
+            "author": {"num_nodes": 2},
+        },
+        edges={("author", "writes", "paper"): [[0, 0, 1, 1], [0, 1, 2, 3]]},
+        target="paper",
+    )
+    names = [str(one) for one in time_corrections(graph.masked(3))]
+    assert names[:2] == ["linear:mmp+ends", "linear:pmp+ends"]
+    alone = ig.TemporalGraph(x=np.eye(4), y=[0, 1, 0, 1], time=[0, 1, 2, 3], edge_index=[[], []])
+    assert time_corrections(alone.masked(3)) == []
+
+
+@pytest.fixture(scope="module")
+def drifting():
+    """Features without information, and a class whose share falls from 60 % to 10 %."""
+    rng = np.random.default_rng(0)
+    time = np.repeat(np.arange(12), 150)
+    share = np.linspace(0.6, 0.1, 12)[time]
+    return ig.TemporalGraph(
+        x=rng.normal(size=(len(time), 4)).astype(np.float32),
+        y=(rng.random(len(time)) < share).astype(int),
+        time=time,
+        edge_index=rng.integers(0, len(time), (2, 3000)),
+    )
+
+
+def selection_by(view, predictions):
+    """The selection by predictions, each a function of the labels of a window."""
+    folds = windows(view, 2)
+    truth = {str(window): truth_of(view, window) for window in folds}
+    scores = Scores(truth)
+    for candidate, predict in predictions.items():
+        for fold, label in truth.items():
+            share = predict(label)
+            scores.put(Unit(candidate, fold), np.stack([1 - share, share], axis=1))
+    return EnsembleSelection(scores, list(predictions), folds, view)
+
+
+def test_a_selection_below_the_class_prior_is_never_returned(drifting):
+    rng = np.random.default_rng(0)
+
+    def noise(label):
+        return rng.choice([0.1, 0.9], len(label))
+
+    candidates = [BASELINE, LABELS]
+    selection = selection_by(drifting.masked(10), dict.fromkeys(candidates, noise)).select()
+    assert selection.reason is SelectionReason.FLOOR
+    assert str(selection.ensemble) == "prior:plain"
+    assert "no model was better than the forecast class proportions" in str(selection)
+
+
+def test_predicted_class_proportions_follow_the_forecast(drifting, tmp_path):
+    ig.run(drifting, tmp_path, cutoff=10, candidates=["prior:plain", "trees:plain"], seeds=1)
+    probabilities = ig.Ensemble.load(tmp_path / "model").predict_proba(drifting.masked(10))
+    labels = drifting.y[drifting.time < 10]
+    truth = drifting.y[drifting.time >= 10]
+    assert labels.mean() > 0.35
+    assert probabilities[:, 1].mean() == pytest.approx(truth.mean(), abs=0.08)
+
+
+def test_candidates_are_compared_under_the_forecast_class_proportions(drifting):
+    """One that separates classes but knows the old proportions, one that knows only the new ones."""
+    rng = np.random.default_rng(1)
+
+    def separates(label):
+        odds = np.exp(rng.normal(2 * label - 1, 1)) * 0.6 / 0.4
+        return odds / (1 + odds)
+
+    def follows(label):
+        return np.full(len(label), label.mean())
+
+    predictions = {BASELINE: follows, LABELS: separates}
+    selection = selection_by(drifting.masked(10), predictions)
+    raw, _ = selection.select_under_drift(selection.holdouts, 0.0)
+    weights = {one.candidate: one.weight for one in raw.members}
+    chosen = selection.select_members(selection.holdouts)
+    assert {one.candidate: one.weight for one in chosen.members}[LABELS] > weights.get(LABELS, 0)

@@ -246,6 +246,10 @@ def test_ensembles(second, shift):
     calibration = Calibration(temperature=1.5, shift=shift)
     ensemble = Ensemble(members, [0.7, 0.3], calibration, np.array([0.2, 0.3, 0.5]))
     check_law(ensemble, graph)
+    targets = ensemble.targets(graph)
+    for model in (ensemble, members[0]):
+        some = model.predict(graph, nodes=targets[:4])
+        np.testing.assert_array_equal(some, model.predict(graph)[:4])
     assert bool(ensemble.reach(graph).whole_graph) == bool(shift or second == "sign")
 
 

@@ -354,7 +354,7 @@ def test_what_matters_comes_first(page):
     assert ": 60.0% in 2006-2007 (baseline 61.0%), 70.0% in 2005-2006 (baseline 61.0%), " in start
     assert "Mean size of a prediction set : 1.8 classes (90% coverage )." in start
     assert "Limitations The time budget ended before the search was complete." in start
-    assert "Accuracy by period; out-of-fold predictions before the cutoff" in start  # the figure
+    assert "Accuracy by period. Predictions before the cutoff" in start  # the figure
 
 
 def test_every_candidate_is_in_the_table_with_its_interval(page):

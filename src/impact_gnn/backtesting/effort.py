@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from impact_gnn.estimators import Candidate, Inputs, ModelSpec, spec_of
 from impact_gnn.estimators.trees import ROWS, rounds_of
 from impact_gnn.graph import TemporalGraph
@@ -22,7 +24,7 @@ class Effort:
 
 
 EFFORTS = {"quick": Effort(30, 2, 1), "normal": Effort(120, 2, 2), "thorough": Effort(600, 3, 4)}
-SMALL, GROWTH = 10_000, 0.5  # work grows as labels beyond SMALL to the power of GROWTH
+SMALL, GROWTH = 10_000, 0.35  # work grows as labels beyond SMALL to the power of GROWTH
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,9 @@ def _network_cost(spec: ModelSpec, size: Size, columns: float, label_hops: bool)
     weights = hidden * (columns + hidden * branches)
     if spec.kind is ModelKind.LINEAR:
         weights = columns * size.classes
-    return min(200 * size.rows, 1_000_000) * 6 * weights / 8e10 * spec.cost
+    # rows that are read while the number of epochs is chosen and in the final training
+    rows_read = min(200 * size.rows, float(np.clip(50 * size.rows, 1e6, 2e6)))
+    return rows_read * 6 * weights / 8e10 * spec.cost
 
 
 EACH = 0.2  # work of a fit on the smallest graph: hops and folds

@@ -94,7 +94,8 @@ class Selection:
             return "The budget ended before any other candidate was complete."
         metric = METRICS[self.metric]
         low, value, high = (
-            f"{100 * bound:+.1f}" for bound in (self.gain.low, self.gain.value, self.gain.high)
+            f"{round(100 * bound, 1) + 0.0:+.1f}"  # no minus before 0.0
+            for bound in (self.gain.low, self.gain.value, self.gain.high)
         )
         folds = "1 fold" if self.num_folds == 1 else f"{self.num_folds} folds"
         interval = f"{value} {metric.unit} (95% CI {low} to {high}, {folds})"
@@ -167,6 +168,8 @@ class BacktestResult:
     calibration: Calibration
     fold_checks: list[FoldCheck]
     by_horizon: list[HorizonScore]
+    # corrections for time; their differences are to the same model without a correction
+    time_corrections: list[CandidateResult] = field(default_factory=list)
 
     @classmethod
     def without_folds(cls, effort: str, metric: str = "accuracy") -> BacktestResult:

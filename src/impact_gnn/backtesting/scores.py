@@ -149,21 +149,25 @@ class Scores:
             losses.append(log_loss(self.true_class_probability(candidate, fold), num_labels))
         return overall(losses) if losses else None
 
-    def differences(self, candidate: Candidate) -> dict[str, tuple[float, float]]:
-        """Score minus the baseline's in every fold that has both, and its standard error."""
-        baseline_folds = self.folds_of(BASELINE)
+    def differences(
+        self, candidate: Candidate, reference: Candidate = BASELINE
+    ) -> dict[str, tuple[float, float]]:
+        """Score minus the reference's in every fold that has both, and its standard error."""
+        reference_folds = self.folds_of(reference)
         differences = {}
         for fold in self.folds_of(candidate):
-            if fold in baseline_folds:
+            if fold in reference_folds:
                 scoring = self.scoring_of(fold)
                 ours = self.per_node_score(candidate, fold, scoring)
-                baseline = self.per_node_score(BASELINE, fold, scoring)
-                differences[fold] = mean_and_error(ours, baseline)
+                theirs = self.per_node_score(reference, fold, scoring)
+                differences[fold] = mean_and_error(ours, theirs)
         return differences
 
-    def difference(self, candidate: Candidate, *, level: float = 0.95) -> Estimate | None:
-        """Score minus the baseline's, paired by node, over all folds; None without a common fold."""
-        differences = self.differences(candidate)
+    def difference(
+        self, candidate: Candidate, reference: Candidate = BASELINE, *, level: float = 0.95
+    ) -> Estimate | None:
+        """Score minus the reference's, paired by node, over all folds; None without a common fold."""
+        differences = self.differences(candidate, reference)
         if not differences:
             return None
         values, errors = np.array(list(differences.values())).T

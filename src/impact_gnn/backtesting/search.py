@@ -7,7 +7,7 @@ budget is used. The selection, its gain and its calibration come from out-of-fol
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product, zip_longest
@@ -21,10 +21,12 @@ from impact_gnn import checks
 from impact_gnn._progress import Progress, Watcher, duration, watched
 from impact_gnn._store import Store
 from impact_gnn.backtesting.candidates import (
+    UNCORRECTED,
     Advice,
     initial_candidates,
     is_applicable,
     neighbours_of,
+    time_corrections,
 )
 from impact_gnn.backtesting.effort import EFFORTS, Size, cost
 from impact_gnn.backtesting.fits import (
@@ -241,6 +243,9 @@ class Search:
         smoothed = list(dict.fromkeys(map(self.with_smoothing, initial)))
         first = self.affordable(smoothed, FIRST_SHARE * self.allowed, at_least=MIN_FIRST)
         self.evaluate(first, on_all_folds=True)
+        corrections = time_corrections(self.graph)
+        if corrections:
+            self.evaluate([UNCORRECTED, *corrections], on_all_folds=True)
         while batch := self.affordable(self.next_round(), self.allowed - self.work):
             self.evaluate(batch, on_all_folds=False)
 
@@ -272,7 +277,16 @@ class Search:
             calibration=calibration,
             fold_checks=fold_checks,
             by_horizon=by_horizon,
+            time_corrections=self.corrected_results(weights),
         )
+
+    def corrected_results(self, weights: Mapping[Candidate, float]) -> list[CandidateResult]:
+        """Corrections for time, compared with the same model without any."""
+        return [
+            self.candidate_result(candidate, weights.get(candidate, 0.0), UNCORRECTED)
+            for candidate in time_corrections(self.graph)
+            if self.scores.differences(candidate, UNCORRECTED)
+        ]
 
     # -- which candidates come next
 
@@ -546,11 +560,13 @@ class Search:
             for k in np.unique(horizon).tolist()
         ]
 
-    def candidate_result(self, candidate: Candidate, weight: float) -> CandidateResult:
-        differences = self.scores.differences(candidate)
+    def candidate_result(
+        self, candidate: Candidate, weight: float, reference: Candidate = BASELINE
+    ) -> CandidateResult:
+        differences = self.scores.differences(candidate, reference)
         overall_difference = None
-        if candidate != BASELINE:
-            overall_difference = self.scores.difference(candidate)
+        if candidate != reference:
+            overall_difference = self.scores.difference(candidate, reference)
         return CandidateResult(
             candidate=candidate,
             accuracy=self.scores.accuracy(candidate),

@@ -121,8 +121,10 @@ class EnsembleSelection:
         If the forecast class proportions alone are at least as good, neither is selected.
         """
         selection = self.select_model(out_of_time=out_of_time)
-        if BASELINE in self.finalists and self.is_below_floor(selection.ensemble):
-            floor = EnsembleSpec.single(FLOOR)
+        floor = EnsembleSpec.single(FLOOR)
+        if BASELINE not in self.finalists:
+            return selection
+        if selection.ensemble == floor or self.is_below_floor(selection.ensemble):
             return replace(selection, ensemble=floor, reason=SelectionReason.FLOOR)
         return selection
 

@@ -102,7 +102,7 @@ def run(
 
 def _print_summary(summary: RunSummary, out: Path) -> None:
     from impact_gnn.report.numbers import interval, period_named
-    from impact_gnn.report.sentences import selected
+    from impact_gnn.report.sentences import selected, time_corrections
 
     predictions = summary.prediction_summary
     console.print(f"\nSelected: {selected(summary.backtest.selection)}")
@@ -120,6 +120,7 @@ def _print_summary(summary: RunSummary, out: Path) -> None:
         console.print(
             f"Expected accuracy: {accuracy.value:.1%} (90% interval {interval(accuracy)})"
         )
+    console.print(f"Do corrections for time help? {time_corrections(summary.backtest)}")
     console.print(f"Report: {out / 'report.html'}")
     for warning in summary.graph.warnings:
         console.print(f"warning: {warning}")

@@ -56,7 +56,11 @@ class Memory(Engine):
         *,
         dtype: Any = None,
     ) -> list[Hop]:
-        if rows is None or len(operators) < 2:
+        if (
+            rows is None
+            or len(operators) < 2
+            or len(rows) >= FEW_ROWS * operators[-1].csr.num_targets
+        ):
             return super().hops_of_rows(operators, x, rows, dtype=dtype)
         # From the last hop backwards: the rows, and the nodes that later hops read.
         needed = [np.unique(rows)]

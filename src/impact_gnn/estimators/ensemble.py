@@ -161,10 +161,13 @@ class Ensemble:
     def _target_period(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
         return self.fitted.cutoff if cutoff is None else graph.when(cutoff)
 
-    def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
+    def predict(
+        self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
+    ) -> np.ndarray:
         """As `Pipeline.predict`."""
         graph = as_temporal_graph(graph)
-        label = self.calibration.labels(self.predict_proba(graph, cutoff=cutoff), self.prior)
+        probabilities = self.predict_proba(graph, nodes=nodes, cutoff=cutoff)
+        label = self.calibration.labels(probabilities, self.prior)
         return self.fitted.schema.class_codes(graph)[label]
 
     def targets(

@@ -540,16 +540,18 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             whole_graph=tuple(whole_graph),
         )
 
-    def predict(self, graph: GraphLike, *, cutoff: int | str | None = None) -> np.ndarray:
+    def predict(
+        self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
+    ) -> np.ndarray:
         """Return the label of every target node that suits the metric, by default the likeliest.
 
         Labels are numbered as in this graph. Where classes have names and the graph does not know
         them all, they are numbered as the columns of `predict_proba`
-        (`fitted.schema.label_names`).
+        (`fitted.schema.label_names`). `nodes` are as in `predict_proba`.
         """
         fitted = self.require_fitted()
         graph = as_temporal_graph(graph)
-        label = fitted.scoring.labels(self.predict_proba(graph, cutoff=cutoff))
+        label = fitted.scoring.labels(self.predict_proba(graph, nodes=nodes, cutoff=cutoff))
         return fitted.schema.class_codes(graph)[label]
 
     def score(

@@ -215,9 +215,12 @@ def array(values: Any) -> np.ndarray:
 
 
 def forest(
-    rows: Sequence[CandidateResult], metric: Metric, name: str = "comparison"
+    rows: Sequence[CandidateResult],
+    metric: Metric,
+    name: str = "comparison",
+    reference: str = "the baseline",
 ) -> Figure | None:
-    """Differences to the baseline with intervals, of every candidate that has one."""
+    """Differences to a reference with intervals, of every candidate that has one."""
     compared = [row for row in rows if row.difference is not None]
     if not compared:
         return None
@@ -226,19 +229,21 @@ def forest(
         100 * array([getattr(row.difference, part) for row in compared])
         for part in ("value", "low", "high")
     )
-    # A poor candidate must not squeeze the others: the axis ends at three times the median or best.
+    # A poor candidate must not squeeze the others: the axis ends at three times the median or best
+    # difference, or at the end of the median interval.
     median = float(np.sort(np.abs(value))[(len(value) - 1) // 2])
     reach = 3 * max(1.0, median, float(value.max()))
+    reach = max(reach, float(np.median(np.maximum(-low, high))))
     left = max(min(float(low.min()), 0), -reach)
     right = min(max(float(high.max()), 0), reach)
     margin = 0.05 * max(right - left, 1e-9)
-    title = "Difference to the baseline with its interval, a row per candidate"
+    title = f"Difference to {reference} with its interval, a row per candidate"
     caption = (
         "Dot: mean difference over all folds. Bar: its 95% CI. Ticks: single folds. "
         "Members of the selected model are bold."
     )
     keys = (
-        Key("better than the baseline", PALETTE[0]),
+        Key(f"better than {reference}", PALETTE[0]),
         Key("no significant difference", FAINT),
         Key("worse", PALETTE[1]),
     )
@@ -263,7 +268,7 @@ def forest(
         ax.grid(axis="y", visible=False)
         ax.spines["left"].set_visible(False)
         ax.xaxis.set_major_locator(MaxNLocator(6))
-        ax.set_xlabel(f"difference to the baseline in {metric.unit}")
+        ax.set_xlabel(f"difference to {reference} in {metric.unit}")
     return figure
 
 
@@ -715,7 +720,7 @@ def by_period(
         "nodes": count.astype(int),
     }
     forecast = summary.prediction_summary.accuracy
-    caption = "Accuracy by period; out-of-fold predictions before the cutoff (dotted line)."
+    caption = "Accuracy by period. Predictions before the cutoff (dotted line) are out of fold."
     if forecast is not None:
         keys.append(Key("expected, 90% interval", PALETTE[1]))
     title = "Accuracy by period"

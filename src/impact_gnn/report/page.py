@@ -137,6 +137,9 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "rest": rest,
         "forest": figures.forest(first, summary.metric),
         "forest_rest": figures.forest(rest, summary.metric, "comparison-rest"),
+        "time_corrections": figures.forest(
+            tested.time_corrections, summary.metric, "time-corrections", "no correction"
+        ),
         "newest": tested.folds[::-1],
         "fold_shares": [percent(x, 0) for x in fold_weights(len(tested.folds))[::-1]],
         "by_period": figures.by_period(tested.fold_checks, summary),

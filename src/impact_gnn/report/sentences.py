@@ -10,7 +10,7 @@ from impact_gnn import methods
 from impact_gnn.backtesting import BASELINE, BacktestResult, FoldCheck, Selection
 from impact_gnn.backtesting.forecast import lost_per_period
 from impact_gnn.estimators import MODELS, EnsembleSpec, Member
-from impact_gnn.metrics import Metric
+from impact_gnn.metrics import METRICS, Metric
 from impact_gnn.report.numbers import (
     counted,
     gain_interval,
@@ -255,3 +255,26 @@ def option_values(summary: RunSummary) -> list[tuple[str, str]]:
     return [
         (name, "not set" if value is None else str(value)) for name, value in sorted(values.items())
     ]
+
+
+def time_corrections(tested: BacktestResult) -> str:
+    """The answer to the question whether corrections for time help on this graph."""
+    gains = {
+        row.method: row.difference for row in tested.time_corrections if row.difference is not None
+    }
+    if not gains:
+        return (
+            "Not known: no correction was evaluated, because the candidates were chosen by hand, "
+            "time was up, or no edges lead to the nodes to predict."
+        )
+    metric = METRICS[tested.metric]
+    best, gain = max(gains.items(), key=lambda pair: pair[1].value)
+    difference = gain_interval(gain, metric)
+    if gain.low > 0:
+        return f"Yes: {best} improves {metric.title} by {difference}."
+    if max(one.high for one in gains.values()) < 0:
+        return f"No: every correction lowers {metric.title}; the best is {best}, {difference}."
+    return (
+        f"Not clearly: no correction improves {metric.title} by more than its uncertainty; "
+        f"the best is {best}, {difference}."
+    )
