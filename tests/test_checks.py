@@ -1,4 +1,4 @@
-"""The door's helpers: each accepts what it should, and refuses the rest with one useful sentence."""
+"""Input checks: each accepts valid values and refuses the rest with one useful sentence."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from impact_gnn.checks import InputError
 
 
 class Loud:
-    """An object that fails in its own way when asked to be an array."""
+    """An object that cannot be converted to an array."""
 
     def __array__(self, dtype=None, copy=None):
         raise RuntimeError("not\nnow")
@@ -45,11 +45,11 @@ def test_array_refuses(value, sentence):
 
 
 def test_array_takes_tensors_and_foreign_byte_order():
-    found = checks.array("x", torch.ones(2, requires_grad=True))
-    assert found.tolist() == [1, 1]
-    found = checks.array("x", np.array([1, 2], ">i4"))
-    assert found.dtype.isnative
-    assert found.tolist() == [1, 2]
+    checked = checks.array("x", torch.ones(2, requires_grad=True))
+    assert checked.tolist() == [1, 1]
+    checked = checks.array("x", np.array([1, 2], ">i4"))
+    assert checked.dtype.isnative
+    assert checked.tolist() == [1, 2]
     assert checks.array("x", np.ma.array([1, 2])).tolist() == [1, 2]
 
 
@@ -102,21 +102,21 @@ def test_whole_numbers_refuse(value, sentence):
 )
 def test_whole_numbers_come_through_unchanged(values, form):
     if form == "column":
-        given_value = np.array(values, np.int64).reshape(-1, 1)
+        values_in = np.array(values, np.int64).reshape(-1, 1)
     elif form == "torch":
-        given_value = torch.tensor(values, dtype=torch.int64)
+        values_in = torch.tensor(values, dtype=torch.int64)
     else:
-        given_value = np.array(values, form)
-    found = checks.whole_numbers("time", given_value)
-    assert found.dtype == np.int64
-    assert found.tolist() == values
+        values_in = np.array(values, form)
+    checked = checks.whole_numbers("time", values_in)
+    assert checked.dtype == np.int64
+    assert checked.tolist() == values
 
 
 @pytest.mark.parametrize("value", [3, 3.0, np.int8(3), np.float32(3), np.array(3), torch.tensor(3)])
 def test_whole_number(value):
-    found = checks.whole_number("cutoff", value)
-    assert found == 3
-    assert type(found) is int
+    checked = checks.whole_number("cutoff", value)
+    assert checked == 3
+    assert type(checked) is int
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_bad_features_are_located(size):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "kept"),
+    ("dtype", "expected"),
     [
         ("f2", "f2"),
         ("f4", "f4"),
@@ -171,10 +171,10 @@ def test_bad_features_are_located(size):
         (">f4", "f4"),
     ],
 )
-def test_types_of_features(dtype, kept):
-    found = checks.features("x", np.ones((3, 2), dtype), 3)
-    assert found.dtype == np.dtype(kept)
-    assert found.dtype.isnative
+def test_types_of_features(dtype, expected):
+    checked = checks.features("x", np.ones((3, 2), dtype), 3)
+    assert checked.dtype == np.dtype(expected)
+    assert checked.dtype.isnative
 
 
 @pytest.mark.parametrize(
@@ -262,10 +262,10 @@ def test_edges_refuse(value, sentence):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "kept"), [("i4", "i4"), ("i8", "i8"), ("u1", "i8"), ("i2", "i8"), ("f8", "i8")]
+    ("dtype", "expected"), [("i4", "i4"), ("i8", "i8"), ("u1", "i8"), ("i2", "i8"), ("f8", "i8")]
 )
-def test_types_of_edges(dtype, kept):
-    assert checks.edges("edges", np.array([[0], [1]], dtype), 3, 3).dtype == np.dtype(kept)
+def test_types_of_edges(dtype, expected):
+    assert checks.edges("edges", np.array([[0], [1]], dtype), 3, 3).dtype == np.dtype(expected)
 
 
 def test_no_edges_are_fine():
@@ -292,11 +292,11 @@ def test_edge_weights_refuse(value, sentence):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "kept"),
+    ("dtype", "expected"),
     [("f2", "f4"), ("f4", "f4"), ("f8", "f8"), ("i8", "f4"), ("?", "f4"), ("g", "f8")],
 )
-def test_types_of_edge_weights(dtype, kept):
-    assert checks.edge_weights("weight", np.ones((2, 1), dtype), 2).dtype == np.dtype(kept)
+def test_types_of_edge_weights(dtype, expected):
+    assert checks.edge_weights("weight", np.ones((2, 1), dtype), 2).dtype == np.dtype(expected)
 
 
 def test_distinct_names_the_first_that_repeats():

@@ -55,6 +55,7 @@ def test_processes_do_not_change_a_back_test(graph, part_from_outside):
     assert_same(one, search(graph, jobs=2))
 
 
+@pytest.mark.usefixtures("without_page")
 @needs_two_cores
 def test_processes_do_not_change_a_run(graph, tmp_path):
     tables = []

@@ -226,7 +226,7 @@ def test_a_part_from_outside_is_taken_to_read_the_whole_graph():
 
 
 def test_edges_between_types_without_a_time():
-    """What was known then depends on paths of any length, so snapshots read the whole graph."""
+    """The graph as it was then depends on paths of any length, so snapshots read the whole graph."""
     graph = several_types()
     links = np.random.default_rng(1).integers(0, 60, (2, 50))
     relations = dict(graph.relations) | {("author", "knows", "author"): Relation(links)}

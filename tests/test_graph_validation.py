@@ -1,4 +1,4 @@
-"""The door: what is refused and in which words, and garbage of every kind."""
+"""Validation of graphs: refusals and their sentences, and arbitrary garbage."""
 
 import contextlib
 import warnings
@@ -223,32 +223,34 @@ GARBAGE = st.one_of(SCALARS, LISTS, ARRAYS, TENSORS)
 
 
 def or_garbage(value):
-    """Mostly what belongs there, so that the garbage beside it is reached."""
+    """Mostly valid values, so that checks of later arguments are reached."""
     return st.one_of(st.just(value), st.just(value), GARBAGE)
 
 
 def valid_or_refused(make):
-    """Whatever comes, there is a consistent graph or an InputError of one sentence, and nothing else."""
+    """Any input gives a consistent graph or an InputError of one sentence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         refusal = ""
         try:
-            made = make()
+            accepted = make()
         except InputError as error:
             refusal = str(error)
     if refusal:
         assert "\n" not in refusal
         assert refusal.endswith(".")
         return
-    assert made.num_nodes == len(made.time) == made.counts.sum()
-    assert made.time.dtype == np.int64
-    assert made.x is None or (made.x.shape[0] == made.num_nodes and np.isfinite(made.x).all())
-    assert made.y is None or (made.y.min() >= -1 and made.y.max() < made.num_labels)
-    for triple in made.relations:
-        csr = made.csr(triple)
-        assert csr.indptr[-1] == made.relations[triple].num_edges
-    assert str(made.summary())
-    assert repr(made)
+    assert accepted.num_nodes == len(accepted.time) == accepted.counts.sum()
+    assert accepted.time.dtype == np.int64
+    assert accepted.x is None or (
+        accepted.x.shape[0] == accepted.num_nodes and np.isfinite(accepted.x).all()
+    )
+    assert accepted.y is None or (accepted.y.min() >= -1 and accepted.y.max() < accepted.num_labels)
+    for triple in accepted.relations:
+        csr = accepted.csr(triple)
+        assert csr.indptr[-1] == accepted.relations[triple].num_edges
+    assert str(accepted.summary())
+    assert repr(accepted)
 
 
 @settings(max_examples=300)
@@ -266,8 +268,8 @@ def valid_or_refused(make):
         }
     )
 )
-def test_garbage_gives_a_graph_or_a_refusal(given_parts):
-    valid_or_refused(lambda: TemporalGraph(**given_parts))
+def test_garbage_gives_a_graph_or_a_refusal(arguments):
+    valid_or_refused(lambda: TemporalGraph(**arguments))
 
 
 NAMES = st.one_of(
