@@ -30,7 +30,7 @@ Rival = Callable[[ig.TemporalGraph, int], np.ndarray]
 
 HELD_OUT = 0.1
 MOST_DEGREE = 50
-"""Neighbours of another type with more edges than this (a common product, say) tie nothing together."""
+"""Neighbours of another type with more edges (a common product, say) join no nodes."""
 MOST_EDGES = 4_000_000
 PATIENCE = 100
 
@@ -134,7 +134,7 @@ def hop_features(view: ig.TemporalGraph, *, labels: bool = False) -> np.ndarray:
 
 
 def as_of_features(view: ig.TemporalGraph) -> np.ndarray:
-    """Own features, the time, and what was known of the entities of a row before its time, as an analyst would.
+    """Own features, the time, and what was known of a row's entities before its time.
 
     For every relation with another type: earlier rows, the time since the last one, and the shares
     of the classes among their known labels, over all and over the last five times.
