@@ -275,7 +275,8 @@ def test_many_labels_stay_sparse(large):
 @pytest.mark.parametrize("name", ["counted", "extended"])
 def test_dense_arrays_that_do_not_fit_are_refused(large, name):
     with pytest.raises(
-        InputError, match=rf"{name} would need 3,052 MiB for 1000 labels and 20 times.* use row\("
+        InputError,
+        match=rf"{name} would need 3,052 MiB for 1000 labels and 20 times.* bin the times",
     ):
         getattr(large, name)
 
