@@ -1,4 +1,4 @@
-"""R_te ≤ R_tr + W1 (section 2 of the paper): the risk gap of a linear head beside how far messages moved.
+"""R_te ≤ R_tr + W1 (section 2 of the paper): the risk gap of a linear head, and how far messages move.
 
 The head is fitted to the messages of labelled nodes before the cutoff and asked about those from it
 on, whose labels serve for nothing else; see `bounds.risk_bound` for the inequality in the form
