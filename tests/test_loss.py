@@ -83,9 +83,8 @@ def test_soft_targets_that_are_certain_train_as_labels_do(view):
     assert not same(a, fit(*args, target=sure))
 
 
-@pytest.mark.parametrize("loss", [CrossEntropy(), LogCrossEntropy()])
-def test_losses_train(view, loss):
-    result = trained(view, loss=loss)
+def test_another_loss_trains(view):
+    result = trained(view, loss=LogCrossEntropy())
     assert result.history[-1].loss < result.history[0].loss
     assert not same(result, trained(view))
 
