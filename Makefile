@@ -31,8 +31,8 @@ test-without-torch: $(LIGHT)/.ready
 
 # The fuzz tests with new seeds for so many minutes: make fuzz MINUTES=30.
 fuzz: $(VENV)/.test
-	FUZZ_MINUTES=$(MINUTES) OMP_NUM_THREADS=1 $(BIN)/pytest -n auto tests/test_fuzz.py tests/test_fuzz_values.py tests/test_fuzz_places.py \
-		tests/test_resealed.py tests/test_damage.py
+	FUZZ_MINUTES=$(MINUTES) OMP_NUM_THREADS=1 $(BIN)/pytest -n auto tests/test_fuzz.py tests/test_fuzz_values.py tests/test_fuzz_folders.py \
+		tests/test_modified_models.py tests/test_damaged_files.py
 
 # Known holes and licences of the locked set, our own code, and a list of all parts. Needs a package index that knows
 # advisories; one that does not makes it fail, rather than say that all is well.

@@ -1,4 +1,4 @@
-"""What many tests share: the two array libraries and one hypothesis profile."""
+"""Shared fixtures: the two array libraries, a finished run, one hypothesis profile."""
 
 import os
 
@@ -37,9 +37,19 @@ def xp(request):
     return Library(request.param)
 
 
+@pytest.fixture
+def without_page(monkeypatch):
+    """Reports hold a placeholder: drawing takes two seconds, and these tests read other files."""
+    monkeypatch.setattr("impact_gnn.report.page.content", lambda *_: {})
+    monkeypatch.setattr("impact_gnn.report.page._render", lambda *_, **__: "page " * 1000)
+
+
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory):
-    """A small run from beginning to end: its directory and its summary. Labels have names that are not harmless."""
+    """A small run from beginning to end: its directory and its summary.
+
+    Labels have names that are not harmless.
+    """
     import impact_gnn as ig
 
     g = ig.tsbm(

@@ -1,4 +1,4 @@
-"""Seeds of fuzz tests: a few that stay the same, or new ones for as long as `FUZZ_MINUTES` says (`make fuzz`)."""
+"""Seeds of fuzz tests: a few fixed ones, or new ones for `FUZZ_MINUTES` minutes (`make fuzz`)."""
 
 import os
 import secrets

@@ -11,13 +11,13 @@ CITES = ("paper", "cites", "paper")
 
 def parts(**changes):
     """A small homogeneous graph: six nodes at times 1, 1, 2, 2, 4, 4."""
-    given_parts = {
+    defaults = {
         "x": np.arange(12.0).reshape(6, 2),
         "y": np.array([0, 1, 2, 0, 1, 1]),
         "time": np.array([1, 1, 2, 2, 4, 4]),
         "edge_index": np.array([[0, 1, 2, 4, 5, 5], [1, 2, 0, 3, 4, 5]]),
     }
-    return {**given_parts, **changes}
+    return {**defaults, **changes}
 
 
 def graph(**changes):
@@ -43,7 +43,7 @@ def hetero(nodes=None, edges=None, **changes):
 
 
 class Counting(Memory):
-    """An engine in memory that remembers how often it was asked for hops."""
+    """An engine in memory that counts how often hops were requested."""
 
     def __init__(self):
         super().__init__()

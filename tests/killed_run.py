@@ -1,4 +1,6 @@
-"""A script for test_kept: work is killed with SIGKILL before its n-th change of a file, and done again.
+"""A script for test_durability.
+
+Work is killed with SIGKILL before its n-th change of a file, and done again.
 
 Every attempt is a fork of this process that begins in the same state. After the kill, what was
 there before must be found or what is there afterwards, and nothing between; done again, everything
@@ -31,7 +33,7 @@ TIMED = ("seconds", "cost", "seal")
 
 
 class OnFiles:
-    """An engine that keeps hops in files."""
+    """An engine that stores hops in files."""
 
     def __init__(self, place):
         rng = np.random.default_rng(0)
@@ -77,18 +79,21 @@ class Converted(Run):
 
     def __init__(self, place):
         super().__init__(place)
-        self.given, self.old = place / "given", self.graph.upto(2)
-        self.graph.save(self.given)
+        self.source_folder, self.old = place / "given", self.graph.upto(2)
+        self.graph.save(self.source_folder)
 
     def prepare(self, place):
         self.old.save(place / "graph")
 
     def work(self, place):
-        app(["convert", str(self.given), "--out", str(place / "graph")], standalone_mode=False)
+        app(
+            ["convert", str(self.source_folder), "--out", str(place / "graph")],
+            standalone_mode=False,
+        )
 
     def look(self, place):
-        found = graph_digest(ig.load(place / "graph", verify=True))
-        assert found in (graph_digest(self.old), graph_digest(self.graph))
+        digest = graph_digest(ig.load(place / "graph", verify=True))
+        assert digest in (graph_digest(self.old), graph_digest(self.graph))
 
 
 class Predicted(Converted):
@@ -106,7 +111,13 @@ class Predicted(Converted):
 
     def work(self, place):
         self.new.save(place / "model")
-        words = ["predict", str(place / "model"), str(self.given), "--out", str(place / "p.csv")]
+        words = [
+            "predict",
+            str(place / "model"),
+            str(self.source_folder),
+            "--out",
+            str(place / "p.csv"),
+        ]
         app(words, standalone_mode=False)
 
     def look(self, place):
@@ -131,7 +142,7 @@ class Death:
 
     place: Path
     limit: int | None
-    seen: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
 
     def begin(self):
         sys.addaudithook(self.hook)
@@ -162,13 +173,16 @@ class Death:
         return call
 
     def count(self, event):
-        self.seen.append(event)
-        if len(self.seen) == self.limit:
+        self.events.append(event)
+        if len(self.events) == self.limit:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def forked(work, *arguments):
-    """Whether the work in a process of its own was killed; anything else that goes wrong there is an error here."""
+    """Whether the work in a process of its own was killed.
+
+    Anything else that goes wrong there is an error here.
+    """
     child = os.fork()
     if child == 0:
         try:
@@ -190,18 +204,21 @@ def untimed(value):
 
 def tree(place):
     """Everything below a place by its name; measured times are left out."""
-    found = {}
+    contents = {}
     for path in sorted(place.rglob("*")):
         content = path.read_bytes() if path.is_file() else None
         if path.name in ("summary.json", "backtest.json"):
             content = untimed(json.loads(content))
         if path.name != "seconds.json" and path.parts[-2:] != ("work", "summary.json"):
-            found[str(path.relative_to(place))] = content
-    return found
+            contents[str(path.relative_to(place))] = content
+    return contents
 
 
 def sampled(events, sample):
-    """Numbers of events, from 1, in an order that is always the same: first where a name changes hands, or just has."""
+    """Numbers of events, from 1, in an order that is always the same.
+
+    First where a name changes hands, or just has.
+    """
     first = {n + k for n, event in enumerate(events, 1) for k in (0, 1) if event == "replaces"}
     mixed = np.random.default_rng(0).permutation(len(events)) + 1
     return sorted(mixed, key=lambda n: n not in first)[: sample or None]
@@ -219,7 +236,7 @@ def attempt(name, place, sample):
         death = Death(at, limit)
         death.begin()
         case.work(at)
-        (place / "events").write_text(json.dumps(death.seen))
+        (place / "events").write_text(json.dumps(death.events))
 
     begin()
     case.work(at)  # here too, so that forks find everything imported and compiled
@@ -233,11 +250,11 @@ def attempt(name, place, sample):
         assert forked(dying, limit), f"{name} was not killed at {limit} of {len(events)}"
         case.look(at)
         case.work(at)
-        found = tree(at)
-        assert found == wanted, (
+        result = tree(at)
+        assert result == wanted, (
             name,
             limit,
-            sorted(n for n in found | wanted if found.get(n) != wanted.get(n)),
+            sorted(n for n in result | wanted if result.get(n) != wanted.get(n)),
         )
     print(f"\n{name}: killed {len(chosen)} times of {len(events)}")
 

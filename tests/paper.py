@@ -19,7 +19,10 @@ def mmp_table(times):
 
 
 def pmp_table(times):
-    """Algorithms 1 and 2: a distance that both sides of t can offer counts once, any other twice."""
+    """Algorithms 1 and 2.
+
+    A distance that both sides of t can offer counts once, any other twice.
+    """
     last, first = max(times), min(times)
     table = np.empty((len(times), len(times)))
     for i, t in enumerate(times):
@@ -41,7 +44,9 @@ def pmp_definition_table(times):
 
 
 def genpmp_table(times, time):
-    """D[t_max][Δ] / D[t][Δ] with D[s][Δ] the number of nodes at time distance Δ from s, node by node."""
+    """D[t_max][Δ] / D[t][Δ] with D[s][Δ] the number of nodes at time distance Δ from s, node by
+    node.
+    """
     last = max(times)
 
     def num_at_distance(s, delta):
@@ -107,7 +112,9 @@ def center(message, time):
 
 
 def standardize(message, time):
-    """Centred, and every column of a period brought to the pooled standard deviation within periods."""
+    """Centred, and every column of a period brought to the pooled standard deviation within
+    periods.
+    """
     overall = sum(message) / len(message)
     squares, freedom = np.zeros(message.shape[1]), 0
     groups = {int(t): message[np.asarray(time) == t] for t in set(map(int, time))}
@@ -128,7 +135,10 @@ def standardize(message, time):
 
 
 def jj_scales(message, label, time, target):
-    """α_t = √max(0, (σ²_target − ν²_t) / σ²_t) for every period with labelled nodes; 1 where undefined."""
+    """α_t = √max(0, (σ²_target − ν²_t) / σ²_t) for every period with labelled nodes.
+
+    1 where undefined.
+    """
     nodes = range(len(message))
     goal_rows = [message[v] for v in nodes if target[v]]
     middle = sum(goal_rows) / len(goal_rows)
@@ -235,7 +245,10 @@ def transport_map(sigma, goal):
 
 
 def eigen_map(sigma, goal):
-    """U_max Λ_max^½ Λ_t^-½ U_tᵀ; eigenvalues ascending, the largest entry of every vector positive."""
+    """U_max Λ_max^½ Λ_t^-½ U_tᵀ.
+
+    Eigenvalues ascending, the largest entry of every vector positive.
+    """
 
     def ordered(matrix):
         values, vectors = np.linalg.eigh(matrix)
@@ -249,7 +262,10 @@ def eigen_map(sigma, goal):
 
 
 def pny(message, previous, label, time, target, relative, times, degree, table, make_map):
-    """M_v ← A_yt (M_v − μ_y) + μ_y for labelled nodes that are no targets; unknown communities stay."""
+    """M_v ← A_yt (M_v − μ_y) + μ_y for labelled nodes that are no targets.
+
+    Unknown communities stay.
+    """
     num_labels = len(relative)
     covariance = [label_covariance(previous, label, target, y) for y in range(num_labels)]
     neighbours = mean_degree(label, time, target, degree, times, num_labels)

@@ -8,7 +8,10 @@ import numpy as np
 
 
 def counted(edge_index, label, time, num_labels, cutoff):
-    """P̂[y,t,ỹ,t̃]: Σ_u |N_u(ỹ,t̃)| / Σ_u |N_u| over the nodes u with label y and time t, known times only."""
+    """P̂[y,t,ỹ,t̃].
+
+    Σ_u |N_u(ỹ,t̃)| / Σ_u |N_u| over the nodes u with label y and time t, known times only.
+    """
     times = sorted(set(time))
     out = np.zeros((num_labels, len(times), num_labels, len(times)))
     for y in range(num_labels):
@@ -24,7 +27,9 @@ def counted(edge_index, label, time, num_labels, cutoff):
 
 
 def handed_out(edge_index, label, time, num_labels, cutoff):
-    """P̂ with the unlabelled neighbours of every (y, t, t̃) given to labels as the labelled ones there are."""
+    """P̂ with the unlabelled neighbours of every (y, t, t̃) assigned to labels as the labelled ones
+    there are.
+    """
     times = sorted(set(time))
     out = counted(edge_index, label, time, num_labels, cutoff)
     for y in range(num_labels):
@@ -75,18 +80,21 @@ def g(share, times, cutoff, form):
 
 
 def extended(share, times, cutoff, form):
-    """P̂ for all times: literal lines of Algorithm 3 ("printed"), or rows that sum to one ("unbiased")."""
+    """P̂ for all times.
+
+    Literal lines of Algorithm 3 ("printed"), or rows that sum to one ("unbiased").
+    """
     times = list(times)
     size, num_labels = len(times), len(share)
     deltas = sorted({abs(s - t) for s in times for t in times})
     values, missing = g(share, times, cutoff, form)
     if form == "unbiased":
         for y in range(num_labels):
-            seen = [d for d in range(len(deltas)) if not missing[y, d]]
-            if seen:
+            known = [d for d in range(len(deltas)) if not missing[y, d]]
+            if known:
                 for z in range(num_labels):
                     values[y, z] = np.interp(
-                        deltas, [deltas[d] for d in seen], [values[y, z, d] for d in seen]
+                        deltas, [deltas[d] for d in known], [values[y, z, d] for d in known]
                     )
     out = np.zeros_like(share)
     for y in range(num_labels):
@@ -109,7 +117,10 @@ def extended(share, times, cutoff, form):
 
 
 def contraction(extended, table):
-    """Theorem 4.5: the largest mass moved inside labels, and the largest moved between them, over y, t, t'."""
+    """Theorem 4.5.
+
+    The largest mass moved inside labels, and the largest moved between them, over y, t, t'.
+    """
     num_labels, size = extended.shape[:2]
     factor = leak = 0.0
     for y in range(num_labels):

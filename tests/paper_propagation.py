@@ -40,7 +40,10 @@ def message_matrix(
 
 
 def grouped_by_target(source, target, num_targets, weight=None, undirected=False):
-    """For every target the list of (source, weight) in the order given; reversed edges come after all others."""
+    """For every target the list of (source, weight) in input order.
+
+    Reversed edges come after all others.
+    """
     edges = list(
         zip(source, target, np.ones(len(source)) if weight is None else weight, strict=True)
     )

@@ -1,4 +1,4 @@
-"""A directory for tests that write many small files: in memory where the machine has such a place."""
+"""A directory for tests that write many small files: in memory where the machine has one."""
 
 import shutil
 import tempfile
@@ -9,8 +9,8 @@ from pathlib import Path
 @contextmanager
 def quick_directory():
     fast = Path("/dev/shm")
-    made = Path(tempfile.mkdtemp(dir=fast if fast.is_dir() else None))
+    directory = Path(tempfile.mkdtemp(dir=fast if fast.is_dir() else None))
     try:
-        yield made
+        yield directory
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)

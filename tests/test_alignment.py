@@ -1,4 +1,4 @@
-"""Alignment against the paper's loops, the moments it promises, and what is too small to be measured."""
+"""Alignments equal the paper's loops, reach the promised moments, and skip small groups."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from impact_gnn.checks import InputError
 
 @dataclass(frozen=True)
 class Dense:
-    """A relative connectivity that is simply given, P[y, t, ỹ, t̃]."""
+    """A fixed relative connectivity, P[y, t, ỹ, t̃]."""
 
     times: np.ndarray
     relative: np.ndarray
@@ -84,9 +84,9 @@ def test_center_and_standardize_are_the_loops(xp, case):
         (alignment.center, paper.center),
         (alignment.standardize, paper.standardize),
     ]:
-        found = fast(xp.array(case.message), case.time)
-        assert xp.owns(found)
-        np.testing.assert_allclose(np.asarray(found), slow(case.message, case.time), atol=1e-9)
+        result = fast(xp.array(case.message), case.time)
+        assert xp.owns(result)
+        np.testing.assert_allclose(np.asarray(result), slow(case.message, case.time), atol=1e-9)
 
 
 @given(CASES)
@@ -146,10 +146,10 @@ def test_one_period_is_left_alone(xp):
 
 @given(CASES)
 def test_jjnorm_is_the_loop(xp, case):
-    found = alignment.jjnorm(xp.array(case.message), case.label, case.time, target=case.target)
-    assert xp.owns(found)
+    result = alignment.jjnorm(xp.array(case.message), case.label, case.time, target=case.target)
+    assert xp.owns(result)
     expected = paper.jjnorm(case.message, case.label, case.time, case.target)
-    np.testing.assert_allclose(np.asarray(found), expected, atol=1e-8)
+    np.testing.assert_allclose(np.asarray(result), expected, atol=1e-8)
     scales = alignment.jj_scales(xp.array(case.message), case.label, case.time, target=case.target)
     assert scales == pytest.approx(
         paper.jj_scales(case.message, case.label, case.time, case.target)
@@ -253,11 +253,11 @@ def test_labels_of_targets_are_never_looked_at(xp, dtype, column):
     other = np.where(case.target, 250 if dtype != np.int16 else -99, label).astype(dtype)
     if dtype == np.float64:
         other[case.target] = [np.nan, np.inf, 0.5, *([1e300] * (case.target.sum() - 3))]
-    other = other[:, None] if column else other  # OGB keeps labels as a column
-    found = alignment.jjnorm(
+    other = other[:, None] if column else other  # OGB stores labels as a column
+    result = alignment.jjnorm(
         xp.array(case.message), xp.array(other), xp.array(case.time), target=case.target
     )
-    np.testing.assert_array_equal(np.asarray(found), expected)
+    np.testing.assert_array_equal(np.asarray(result), expected)
 
 
 # -- PNY
@@ -282,9 +282,11 @@ def moved_by_pny(xp, case, degree=True, table=True):
 def test_pny_is_the_loop(xp, seed, degree, table):
     case = Case.drawn(seed, num_nodes=40, num_labels=2)
     known = case.label[~case.target]
-    assume(min((known == 0).sum(), (known == 1).sum()) > 6)  # the loop has no floor for eigenvalues
-    found = moved_by_pny(xp, case, degree=degree, table=table)
-    assert xp.owns(found)
+    assume(
+        min((known == 0).sum(), (known == 1).sum()) > 6
+    )  # the loop has no lower bound for eigenvalues
+    result = moved_by_pny(xp, case, degree=degree, table=table)
+    assert xp.owns(result)
     expected = paper.pny(
         case.message,
         case.previous,
@@ -297,7 +299,7 @@ def test_pny_is_the_loop(xp, seed, degree, table):
         case.table if table else np.ones_like(case.table),
         paper.transport_map,
     )
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-5, atol=1e-5)
 
 
 def transports(mixed):
@@ -370,13 +372,13 @@ def test_maps_are_the_same_by_loops_and_by_blas(monkeypatch, width):
     values = rng.normal(size=(90, width))
     group = rng.integers(-1, 3, 90).astype(np.int32)
     maps = rng.normal(size=(3, width, width))
-    found = []
+    results = []
     for narrow in (0, 64):
         monkeypatch.setattr(matrices, "NARROW", narrow)
         monkeypatch.setattr(matrices, "BLOCK", 16)
         mapped = group_map(values, group, maps, np.array([0, 1, 0]))
-        found.append((mapped, group_scatter(values, group, 3)))
-    for by_blas, by_loops in zip(*found, strict=True):
+        results.append((mapped, group_scatter(values, group, 3)))
+    for by_blas, by_loops in zip(*results, strict=True):
         np.testing.assert_allclose(by_blas, by_loops, rtol=1e-9, atol=1e-9)
 
 
@@ -405,7 +407,7 @@ def test_degenerate_graphs_give_finite_messages(xp):
         {"label": np.full(n, -1)},  # none
         {"label": np.zeros(n, int)},  # one label
         {"target": np.arange(n) == int(base.time.argmax())},  # one target
-        {"degree": np.zeros(n)},  # nobody has a neighbour
+        {"degree": np.zeros(n)},  # no node has a neighbour
     ):
         case = Case(**{**base.__dict__, **change})
         assert np.isfinite(np.asarray(moved_by_pny(xp, case))).all(), change
@@ -494,9 +496,9 @@ def test_on_a_simulated_graph_messages_get_the_covariance_of_the_last_time():
     message, previous, truth, time, edge_index, degree = simulated()
     target = time == 3
     label = np.where(target, -1, truth)
-    found = relative_connectivity(edge_index, label, time, num_labels=2, cutoff=3)
+    estimate = relative_connectivity(edge_index, label, time, num_labels=2, cutoff=3)
     moved = alignment.pny(
-        message, previous, label, time, target=target, connectivity=found, degree=degree
+        message, previous, label, time, target=target, connectivity=estimate, degree=degree
     )
     for y in range(2):
         goal = np.cov(message[target & (truth == y)].T)  # the truth, which no method sees
@@ -521,10 +523,10 @@ def test_moments_of_row_blocks_add_up(xp, case, cut):
     first = alignment.Moments.of(message[:cut], communities.group[:cut], size)
     parts = first.update(message[cut:], communities.group[cut:])
     swapped = alignment.Moments.of(message[cut:], communities.group[cut:], size).merge(first)
-    for found in (parts, swapped):
+    for combined in (parts, swapped):
         for name in ("count", "mean", "squares"):
             np.testing.assert_allclose(
-                np.asarray(getattr(found, name)),
+                np.asarray(getattr(combined, name)),
                 np.asarray(getattr(whole, name)),
                 rtol=1e-9,
                 atol=1e-11,
@@ -547,7 +549,7 @@ def test_jjsums_of_column_blocks_add_up(xp, case, cut):
     )
 
 
-def test_grouping_made_before_gives_the_same(xp):
+def test_a_precomputed_grouping_gives_the_same(xp):
     case = Case.drawn(11, num_nodes=50)
     message = xp.array(case.message)
     communities = alignment.Communities.of(case.label, case.time, case.target, message)

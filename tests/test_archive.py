@@ -1,4 +1,4 @@
-"""Archives of several node types: how names are read, and in which words they are refused."""
+"""Archives of several node types: how names are read, and how bad ones are refused."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The array floor: grouped sums against loops, numpy and torch alike, gradients, and safety in float32."""
+"""Grouped sums equal loops, in numpy and torch alike; gradients; accuracy in float32."""
 
 import numba
 import numpy as np
@@ -42,7 +42,10 @@ def as_on_a_device(monkeypatch):
 
 @pytest.fixture(params=["numpy", "torch", "torch operations"])
 def xp(request, monkeypatch):
-    """numpy, then both ways a tensor can take: the numba kernels, or plain torch operations as on a GPU."""
+    """numpy, then both ways a tensor can take.
+
+    The numba kernels, or plain torch operations as on a GPU.
+    """
     if request.param == "torch operations":
         as_on_a_device(monkeypatch)
     return Library(request.param.split()[0])
@@ -58,8 +61,8 @@ def path(request, monkeypatch):
 @given(SIZES)
 def test_group_moments_is_the_loop(xp, size):
     values, group, _ = rows(size)
-    found = _array.group_moments(xp.array(values), xp.array(group), size[2])
-    for one, other in zip(found, moments_loop(values, group, size[2]), strict=True):
+    moments = _array.group_moments(xp.array(values), xp.array(group), size[2])
+    for one, other in zip(moments, moments_loop(values, group, size[2]), strict=True):
         assert xp.owns(one)
         np.testing.assert_allclose(np.asarray(one), other, atol=1e-12)
 
@@ -69,38 +72,38 @@ def test_group_affine_is_the_loop(xp, size, per_column):
     values, group, rng = rows(size)
     origin, goal = rng.normal(size=(2, size[2], size[1]))
     scale = rng.normal(size=(size[2], size[1]) if per_column else size[2])
-    found = _array.group_affine(*(xp.array(a) for a in (values, group, origin, scale, goal)))
+    result = _array.group_affine(*(xp.array(a) for a in (values, group, origin, scale, goal)))
     expected = values.copy()
     for i, g in enumerate(group):
         if g >= 0:
             expected[i] = (values[i] - origin[g]) * scale[g] + goal[g]
-    assert xp.owns(found)
-    np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
+    assert xp.owns(result)
+    np.testing.assert_allclose(np.asarray(result), expected, atol=1e-12)
 
 
 @given(SIZES)
 def test_group_scatter_is_the_loop(xp, size):
     values, group, _ = rows(size)
-    found = np.asarray(_array.group_scatter(xp.array(values), xp.array(group), size[2]))
+    result = np.asarray(_array.group_scatter(xp.array(values), xp.array(group), size[2]))
     _, mean, _ = moments_loop(values, group, size[2])
     expected = np.zeros((size[2], size[1], size[1]))
     for i, g in enumerate(group):
         if g >= 0:
             expected[g] += np.outer(values[i] - mean[g], values[i] - mean[g])
-    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(result, expected, atol=1e-12)
 
 
 @given(SIZES)
 def test_group_map_is_the_loop(xp, size):
     values, group, rng = rows(size)
     maps, family = rng.normal(size=(size[2], size[1], size[1])), np.arange(size[2]) // 2
-    found = _array.group_map(*(xp.array(a) for a in (values, group, maps)), family)
+    result = _array.group_map(*(xp.array(a) for a in (values, group, maps)), family)
     expected = values.copy()
     for i, g in enumerate(group):
         if g >= 0:
             mean = values[(group >= 0) & (group // 2 == g // 2)].mean(0)
             expected[i] = maps[g] @ (values[i] - mean) + mean
-    np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(result), expected, atol=1e-12)
 
 
 def test_groups_longer_than_a_block_are_whole(monkeypatch):
@@ -138,9 +141,9 @@ def test_smallest_unsigned(size, dtype):
 
 def test_clipped_sqrt_has_no_nan_gradient():
     value = torch.tensor([-1.0, 0.0, 4.0], dtype=torch.float64, requires_grad=True)
-    found = _array.clipped_sqrt(value)
-    found.sum().backward()
-    assert found.tolist() == [0.0, 0.0, 2.0]
+    result = _array.clipped_sqrt(value)
+    result.sum().backward()
+    assert result.tolist() == [0.0, 0.0, 2.0]
     assert value.grad.tolist() == [0.0, 0.0, 0.25]
 
 
@@ -148,7 +151,10 @@ def test_clipped_sqrt_has_no_nan_gradient():
 
 
 def gradcheck(function, inputs):
-    """One random direction per input: each call of a parallel kernel on so little data costs only its overhead."""
+    """One random direction per input.
+
+    A parallel kernel on this little data costs only its overhead.
+    """
     return torch.autograd.gradcheck(function, inputs, fast_mode=True)
 
 
@@ -216,7 +222,10 @@ def test_gradient_of_pny_is_finite_where_a_covariance_is_unknown():
 
 @pytest.fixture
 def far():
-    """float32 messages with mean 1e4 and standard deviation 0.1: squares alone would lose every digit."""
+    """float32 messages with mean 1e4 and standard deviation 0.1.
+
+    Squares alone would lose every digit.
+    """
     rng = np.random.default_rng(5)
     num_nodes = 6000
     label, time = rng.integers(0, 3, num_nodes), rng.integers(0, 5, num_nodes)
@@ -228,28 +237,30 @@ def far():
 
 def test_moments_lose_nothing_in_float32(xp, far):
     message, _, time, _ = far
-    found = _array.group_moments(xp.array(message), xp.array(time.astype(np.int32)), 5)
+    moments = _array.group_moments(xp.array(message), xp.array(time.astype(np.int32)), 5)
     wide = message.astype(np.float64)
     for g in range(5):
         part = wide[time == g]
-        np.testing.assert_allclose(np.asarray(found[1])[g], part.mean(0), rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(moments[1])[g], part.mean(0), rtol=1e-12)
         np.testing.assert_allclose(
-            np.asarray(found[2])[g], ((part - part.mean(0)) ** 2).sum(0), rtol=1e-9
+            np.asarray(moments[2])[g], ((part - part.mean(0)) ** 2).sum(0), rtol=1e-9
         )
 
 
 @pytest.mark.parametrize("far_apart", [1e2, 1e4])
 def test_scales_of_communities_far_apart_are_as_good_as_their_numbers(xp, far_apart):
-    """Labels `far_apart` standard deviations from each other, one of them an outlier in the very first row."""
+    """Labels `far_apart` standard deviations from each other, one of them an outlier in the very
+    first row.
+    """
     rng = np.random.default_rng(0)
     label, time = rng.integers(0, 3, 3000), rng.integers(0, 4, 3000)
     message = (far_apart * label[:, None] + rng.normal(size=(3000, 5))).astype(np.float32)
     message[0] = 1e6
-    found = alignment.jj_scales(xp.array(message), label, time, target=time >= 3)
+    scales = alignment.jj_scales(xp.array(message), label, time, target=time >= 3)
     single = np.asarray(alignment.jjnorm(xp.array(message), label, time, target=time >= 3))
     double = alignment.jjnorm(message.astype(np.float64), label, time, target=time >= 3)
     expected = alignment.jj_scales(message.astype(np.float64), label, time, target=time >= 3)
-    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-9)
+    np.testing.assert_allclose(list(scales.values()), list(expected.values()), rtol=1e-9)
     np.testing.assert_allclose(single, double, rtol=1e-6, atol=1e-6 * far_apart)
 
 
@@ -257,9 +268,9 @@ def test_scatter_is_taken_about_the_unrounded_mean(xp):
     values = (1e5 + 0.0039 + 0.05 * np.random.default_rng(0).normal(size=(4000, 2))).astype(
         np.float32
     )
-    found = _array.group_scatter(xp.array(values), xp.array(np.zeros(4000, np.int32)), 1)
+    result = _array.group_scatter(xp.array(values), xp.array(np.zeros(4000, np.int32)), 1)
     np.testing.assert_allclose(
-        np.asarray(found)[0], np.cov(values.T.astype(np.float64)) * 3999, rtol=1e-4, atol=1e-4
+        np.asarray(result)[0], np.cov(values.T.astype(np.float64)) * 3999, rtol=1e-4, atol=1e-4
     )
 
 
@@ -278,7 +289,7 @@ def test_results_are_within_a_rounding_in_float32(xp, far):
     spacing = float(np.spacing(np.float32(1e4)))
     wide = message.astype(np.float64)
     wide_communities = alignment.Communities.of(label, time, target)
-    for found, expected in [
+    for result, expected in [
         (alignment.center(xp.array(message), time), alignment.center(wide, time)),
         (alignment.standardize(xp.array(message), time), alignment.standardize(wide, time)),
         (
@@ -290,8 +301,8 @@ def test_results_are_within_a_rounding_in_float32(xp, far):
             alignment.pny_by(wide, wide, wide_communities, weights),
         ),
     ]:
-        assert np.asarray(found).dtype == np.float32
-        assert np.abs(np.asarray(found) - expected).max() < 1.01 * spacing
+        assert np.asarray(result).dtype == np.float32
+        assert np.abs(np.asarray(result) - expected).max() < 1.01 * spacing
 
 
 def test_an_outlier_in_the_first_row_does_not_spoil_the_sums(xp):
@@ -321,9 +332,9 @@ def test_sums_do_not_depend_on_the_number_of_threads(far):
     message, label, time, target = far
     wide = np.tile(message, (1, 40))
     before = numba.get_num_threads()
-    found = []
+    results = []
     for threads in (1, min(4, numba.config.NUMBA_NUM_THREADS)):
         numba.set_num_threads(threads)
-        found.append(alignment.jjnorm(wide, label, time, target=target))
+        results.append(alignment.jjnorm(wide, label, time, target=target))
     numba.set_num_threads(before)
-    np.testing.assert_array_equal(found[0], found[-1])
+    np.testing.assert_array_equal(results[0], results[-1])

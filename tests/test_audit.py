@@ -1,4 +1,4 @@
-"""The audit catches trainers that look where they must not, and clears those that do not, noisy or not."""
+"""The audit detects trainers that leak target labels and passes those that do not."""
 
 import json
 
@@ -24,7 +24,7 @@ def larger():
 
 
 def trained(graph, rows, epochs=20):
-    """Softmax regression on the given rows; predicts the targets."""
+    """Softmax regression on some rows; predicts the targets."""
     x, y = torch.tensor(np.array(graph.x)).float(), torch.tensor(np.array(graph.y))
     torch.manual_seed(0)
     model = torch.nn.Linear(x.shape[1], graph.num_labels)
@@ -37,9 +37,10 @@ def trained(graph, rows, epochs=20):
 
 
 def cheap(seed, *, noise=0.1, leaked=0.0, models=1):
-    """A trainer that says what it always says, but for noisy rows that change by themselves and rows that leaked.
+    """A trainer with fixed predictions, except for noisy rows that change at random and rows that
+    leaked.
 
-    Of several models, which agree about most rows, it keeps the one that is best on the targets.
+    Of several models, which agree about most rows, it returns the one that is best on the targets.
     """
     rng = np.random.default_rng(seed)
 
@@ -47,12 +48,12 @@ def cheap(seed, *, noise=0.1, leaked=0.0, models=1):
         truth = g.y[g.time >= CUTOFF]
         n = len(truth)
         fixed = np.random.default_rng(seed)
-        said = np.where(
+        guesses = np.where(
             fixed.random((models, n)) < 0.15,
             fixed.integers(0, CLASSES, (models, n)),
             np.arange(n) % 3,
         )
-        best = said[np.argmax((said == truth).mean(1))]
+        best = guesses[np.argmax((guesses == truth).mean(1))]
         best = np.where(fixed.random(n) < leaked, truth, best)
         return np.where(rng.random(n) < noise, rng.integers(0, CLASSES, n), best)
 
@@ -67,15 +68,15 @@ def test_labels_are_permuted_within_the_targets(graph):
     assert not np.array_equal(scrambled(graph, CUTOFF, 1).y, other.y)
 
 
-def test_an_honest_trainer_is_cleared(graph):
+def test_a_trainer_without_leaks_passes(graph):
     outcome = ig.audit_leakage(
         lambda g: trained(g, np.flatnonzero(g.time < CUTOFF)), graph, cutoff=CUTOFF
     )
     assert not outcome.leaked
     assert (outcome.changed, outcome.control, outcome.p) == (0, 0, 1)
-    seen = "p = 1; 8 permutations of the target labels, each run twice: 0.0% of 39 predictions change between permutations"
+    expected = "p = 1; 8 permutations of the target labels, each run twice: 0.0% of 39 predictions change between permutations"
     assert str(outcome).startswith(
-        f"No leak found ({seen}, 0.0% between identical runs). A leak of "
+        f"No leak found ({expected}, 0.0% between identical runs). A leak of "
     )
     assert str(outcome).endswith("% of the target rows would be detected with 90% probability.")
 
@@ -99,31 +100,33 @@ def test_a_loss_indexed_into_the_wrong_rows_is_caught(graph):
     ids=str,
 )
 def test_leaks_are_caught(trainer, larger):
-    """5 % of the target rows under noise, and a model chosen by the accuracy on targets, where no row leaks."""
-    found = [
+    """5 % of the target rows under noise, and a model chosen by the accuracy on targets, where no
+    row leaks.
+    """
+    detected = [
         ig.audit_leakage(cheap(s, **trainer), larger, cutoff=CUTOFF, seed=100 * s).leaked
         for s in range(10)
     ]
-    assert sum(found) >= 9
+    assert sum(detected) >= 9
 
 
-def test_the_stated_power_is_kept(larger):
-    """What is said to be found nine times in ten is found about as often; a third of it is not."""
-    said = ig.audit_leakage(cheap(0), larger, cutoff=CUTOFF).findable
-    assert 0.02 < said < 0.05
-    found = [
-        ig.audit_leakage(cheap(s, leaked=said), larger, cutoff=CUTOFF, seed=9 * s).leaked
+def test_the_stated_power_is_reached(larger):
+    """A leak with a stated power of 90 % is detected about as often; a third of it is not."""
+    power = ig.audit_leakage(cheap(0), larger, cutoff=CUTOFF).findable
+    assert 0.02 < power < 0.05
+    detected = [
+        ig.audit_leakage(cheap(s, leaked=power), larger, cutoff=CUTOFF, seed=9 * s).leaked
         for s in range(20)
     ]
-    assert sum(found) >= 14
-    found = [
-        ig.audit_leakage(cheap(s, leaked=said / 4), larger, cutoff=CUTOFF, seed=9 * s).leaked
+    assert sum(detected) >= 14
+    detected = [
+        ig.audit_leakage(cheap(s, leaked=power / 4), larger, cutoff=CUTOFF, seed=9 * s).leaked
         for s in range(20)
     ]
-    assert sum(found) <= 10
+    assert sum(detected) <= 10
     more = ig.audit_leakage(cheap(0), larger, cutoff=CUTOFF, draws=16).findable
     noisy = ig.audit_leakage(cheap(0, noise=0.5), larger, cutoff=CUTOFF).findable
-    assert more < said < noisy
+    assert more < power < noisy
 
 
 def test_a_noisy_trainer_is_not_accused(graph):
@@ -131,15 +134,15 @@ def test_a_noisy_trainer_is_not_accused(graph):
     alarms = 0
     for seed in range(200):
         trainer = cheap(seed, noise=0.3)
-        shown = (lambda g, t=trainer: np.eye(CLASSES)[t(g)]) if seed % 2 else trainer
-        alarms += ig.audit_leakage(shown, graph, cutoff=CUTOFF, seed=100 * seed, draws=5).leaked
+        audited = (lambda g, t=trainer: np.eye(CLASSES)[t(g)]) if seed % 2 else trainer
+        alarms += ig.audit_leakage(audited, graph, cutoff=CUTOFF, seed=100 * seed, draws=5).leaked
     assert alarms <= 200 * LEVEL + 3  # two are expected at most; more than five, once in 60 times
 
 
-def test_our_own_pipeline_is_cleared(graph):
-    made = ig.Pipeline(method="pmp+center+labels", cutoff=CUTOFF, epochs=3, hidden=8)
+def test_our_pipeline_passes(graph):
+    pipeline = ig.Pipeline(method="pmp+center+labels", cutoff=CUTOFF, epochs=3, hidden=8)
     assert not ig.audit_leakage(
-        lambda g: made.fit(g).predict_proba(g), graph, cutoff=CUTOFF, draws=5
+        lambda g: pipeline.fit(g).predict_proba(g), graph, cutoff=CUTOFF, draws=5
     ).leaked
 
 
@@ -159,16 +162,16 @@ def test_names_scores_and_all_nodes_may_be_returned(graph):
 
 
 @pytest.mark.parametrize(
-    "said", ["g.y[g.time >= 2015]", "np.zeros(50)", "np.full(50, 0.5)", "rng.random((50, 2))"]
+    "answer", ["g.y[g.time >= 2015]", "np.zeros(50)", "np.full(50, 0.5)", "rng.random((50, 2))"]
 )
-def test_the_command_writes_json_whatever_is_found(said, tmp_path, monkeypatch):
+def test_the_command_writes_json_for_any_result(answer, tmp_path, monkeypatch):
     ig.tsbm(num_nodes=300, num_times=6, num_labels=2, mean_degree=4, seed=0, start=2010).save(
         tmp_path / "g"
     )
     monkeypatch.chdir(tmp_path)
-    name = f"trainer_{abs(hash(said))}"
+    name = f"trainer_{abs(hash(answer))}"
     head = "import numpy as np\nrng = np.random.default_rng(0)\n"
-    (tmp_path / f"{name}.py").write_text(f"{head}def train(g):\n    return {said}\n")
+    (tmp_path / f"{name}.py").write_text(f"{head}def train(g):\n    return {answer}\n")
     done = here("audit", "g", f"{name}:train", "--json", "a.json", "--draws", 6)
     content = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
     assert content["leaked"] is (done.exit_code == 1)

@@ -1,4 +1,4 @@
-"""Dropout by bytes: the share, the scale, the gradient; layers as they are asked for."""
+"""Dropout by bytes: rate, scale and gradient; layers by name."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from impact_gnn.nn.blocks import Dropout, dropout, mlp
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.5, 0.8])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_share_is_left_out_and_the_mean_is_kept(share, dtype):
+def test_the_rate_is_dropped_and_the_mean_is_preserved(share, dtype):
     torch.manual_seed(0)
     x = torch.full((501, 403), 3.0, dtype=dtype)  # not a multiple of eight
     out = dropout(x, share, True)
@@ -21,12 +21,12 @@ def test_the_share_is_left_out_and_the_mean_is_kept(share, dtype):
 
 def test_units_are_left_out_independently():
     torch.manual_seed(1)
-    kept = (dropout(torch.ones(4000, 64), 0.5, True) > 0).double()
-    correlation = torch.corrcoef(kept.T) - torch.eye(64)
+    retained = (dropout(torch.ones(4000, 64), 0.5, True) > 0).double()
+    correlation = torch.corrcoef(retained.T) - torch.eye(64)
     assert correlation.abs().max() < 5 / 4000**0.5
 
 
-def test_gradients_flow_through_what_is_kept():
+def test_gradients_flow_through_retained_units():
     x = torch.ones(100, 7, requires_grad=True)
     out = dropout(x, 0.5, True)
     out.sum().backward()

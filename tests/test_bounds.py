@@ -1,3 +1,5 @@
+"""Bounds of the paper equal their loops and are never violated by simulated messages."""
+
 import itertools
 import math
 
@@ -122,8 +124,10 @@ def random_connectivity(seed, num_labels=3, size=4):
 @pytest.mark.parametrize("seed", range(5))
 def test_contraction_is_the_loop_over_all_pairs(seed):
     share, table = random_connectivity(seed)
-    found = theory.layer_contraction(share, table)
-    assert_allclose((found.factor, found.leak), paper.contraction(share, table), atol=1e-14)
+    contraction = theory.layer_contraction(share, table)
+    assert_allclose(
+        (contraction.factor, contraction.leak), paper.contraction(share, table), atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -143,17 +147,17 @@ def test_one_layer_stays_below_factor_and_leak(seed):
     before = max(distance((y, t), (y, s)) for y, t in states for s in range(size))
     widest = max(distance(one, other) for one in states for other in states)
     weight = share * table[None, :, None, :]
-    found = theory.layer_contraction(share, table)
+    contraction = theory.layer_contraction(share, table)
     for y, t in states:
         for s in range(t):
             if weight[y, t].sum() and weight[y, s].sum():
                 here, there = (np.repeat(weight[y, i].ravel(), 6) for i in (t, s))
                 after = stats.wasserstein_distance(x.ravel(), x.ravel(), here, there)
-                assert after <= found.factor * before + found.leak * widest + 1e-12
+                assert after <= contraction.factor * before + contraction.leak * widest + 1e-12
 
 
 def test_pmp_leaves_no_leak_where_every_distance_has_a_pair_and_plain_does():
-    # Assumption 3 with the reach of g kept below the distance to both ends: t = 2, 3, 4 of 0..6
+    # Assumption 3 with the reach of g below the distance to both ends: t = 2, 3, 4 of 0..6
     # against each other.
     g = np.array([[[4.0, 2, 1], [1, 1, 1]], [[1, 0.5, 0.1], [5, 1, 1]]])
     share = np.zeros((2, 7, 2, 7))
@@ -175,9 +179,9 @@ def test_contraction_takes_an_estimated_connectivity():
         num_labels=3,
         cutoff=4,
     )
-    found = theory.layer_contraction(c.extended, weighting.pmp(c.times))
-    assert 0 < found.factor < 1
-    assert 0 <= found.leak < found.factor
+    contraction = theory.layer_contraction(c.extended, weighting.pmp(c.times))
+    assert 0 < contraction.factor < 1
+    assert 0 <= contraction.leak < contraction.factor
 
 
 def test_corollary_multiplies_the_layers():
@@ -225,9 +229,9 @@ def test_sliced_w1_is_below_the_distance_of_vectors_and_near_it_for_a_pure_shift
     rng = np.random.default_rng(0)
     a = rng.normal(size=(400, 3))
     step = np.array([3.0, 4.0, 0.0])
-    found = theory.sliced_w1(a, a + step, num_slices=4000)
+    distance = theory.sliced_w1(a, a + step, num_slices=4000)
     # the mean of |cos| over the sphere in three dimensions is 1/2
-    assert_allclose(found, 5 / 2, rtol=0.03)
+    assert_allclose(distance, 5 / 2, rtol=0.03)
     assert theory.sliced_w1(a, a) == 0
 
 
@@ -253,21 +257,21 @@ def test_shift_finds_moments_of_normal_messages():
     time = np.repeat([0, 1], 20_000)
     message = rng.normal(size=(40_000, 2)).astype(np.float32)
     message[:20_000] = message[:20_000] * [2, 3] + [3, 4]
-    found = bounds.shift(message, time)
-    assert_allclose(found.mean, [5, 0], rtol=0.02)
-    assert_allclose(found.second, [math.hypot(2 - 1, 3 - 1), 0], rtol=0.02)
-    assert_array_equal(found.count, [20_000, 20_000])
+    shift = bounds.shift(message, time)
+    assert_allclose(shift.mean, [5, 0], rtol=0.02)
+    assert_allclose(shift.second, [math.hypot(2 - 1, 3 - 1), 0], rtol=0.02)
+    assert_array_equal(shift.count, [20_000, 20_000])
 
 
 def test_shift_against_each_period(messages):
     message, _, time = messages
-    found = bounds.shift(message, time)
-    assert_array_equal(found.times, [2010, 2013, 2014])
-    assert found.mean[2] == found.second[2] == found.sliced[2] == 0
+    shift = bounds.shift(message, time)
+    assert_array_equal(shift.times, [2010, 2013, 2014])
+    assert shift.mean[2] == shift.second[2] == shift.sliced[2] == 0
     for t in (0, 1):
-        mine, theirs = message[time == found.times[t]], message[time == 2014]
-        assert_allclose(found.sliced[t], theory.sliced_w1(mine, theirs))
-        assert_allclose(found.mean[t], np.linalg.norm(mine.mean(0) - theirs.mean(0)))
+        mine, theirs = message[time == shift.times[t]], message[time == 2014]
+        assert_allclose(shift.sliced[t], theory.sliced_w1(mine, theirs))
+        assert_allclose(shift.mean[t], np.linalg.norm(mine.mean(0) - theirs.mean(0)))
 
 
 def test_distances_do_not_depend_on_the_origin_of_time_or_the_order_of_nodes(messages):
@@ -294,7 +298,7 @@ def test_a_common_offset_shifts_no_period(messages):
         assert_allclose(getattr(second, name), getattr(first, name), atol=1e-9)
 
 
-def test_compare_puts_measurement_beside_bound(messages):
+def test_compare_reports_measurement_and_bound(messages):
     message, label, time = messages
     rows = theory_bounds.compare(message, label, time)
     assert [(row.label, row.time) for row in rows] == [
@@ -364,16 +368,19 @@ def test_a_contraction_always_fits_the_corollary():
         wide = np.zeros((1, 14, 1, 14))
         wide[0, 0, 0, :7], wide[0, 1, 0, 7:] = rng.random(7), rng.random(7)
         for P in (share, wide):
-            found = theory.layer_contraction(P, np.ones(P.shape[1:4:2]))
-            assert_allclose(found.factor, 1)
-            assert theory.corollary(1.0, 0.1, [found.factor]) <= theory.theorem_4_3(1.0, 0.1)
+            contraction = theory.layer_contraction(P, np.ones(P.shape[1:4:2]))
+            assert_allclose(contraction.factor, 1)
+            assert theory.corollary(1.0, 0.1, [contraction.factor]) <= theory.theorem_4_3(1.0, 0.1)
 
 
 # The risk of later rows
 
 
 def two_samples(seed):
-    """Messages of three classes, earlier and later: other shares, moved and stretched."""
+    """Messages of three classes, earlier and later.
+
+    Other class proportions, moved and stretched.
+    """
     rng = np.random.default_rng(seed)
     labels = [rng.choice(3, 90, p=shares) for shares in ([0.5, 0.3, 0.2], [0.2, 0.3, 0.5])]
     means = rng.normal(size=(3, 4)) * 2
@@ -401,7 +408,7 @@ def test_risk_bound_is_the_loop():
     y = np.repeat([0, 1], 4)
     earlier, later = rng.normal(size=(2, 8, 2)) + y[:, None] * 2
     later += 0.5
-    found = theory_bounds.risk_bound(earlier, y, later, y)
+    risk = theory_bounds.risk_bound(earlier, y, later, y)
     means = np.stack([earlier[y == k].mean(0) for k in (0, 1)])
     around = earlier - means[y]
     covariance = 0.9 * around.T @ around / 8 + 0.1 * np.trace(around.T @ around / 8) / 2 * np.eye(2)
@@ -413,7 +420,7 @@ def test_risk_bound_is_the_loop():
         return -math.log(math.exp(logits[k]) / np.exp(logits).sum())
 
     for side, rows in (("earlier", earlier), ("later", later)):
-        assert getattr(found, side) == pytest.approx(
+        assert getattr(risk, side) == pytest.approx(
             np.mean([loss(x, k) for x, k in zip(rows, y, strict=True)])
         )
     moved = {"messages": 0.0, "logits": 0.0}
@@ -434,8 +441,8 @@ def test_risk_bound_is_the_loop():
         steps = rng.normal(size=(200, 2, 2))
         slopes = [abs(loss(a, k) - loss(b, k)) / np.linalg.norm(a - b) for a, b in steps]
         assert max(slopes) <= np.linalg.norm(weight[:, 0] - weight[:, 1])
-    assert (found.messages, found.logits) == pytest.approx((moved["messages"], moved["logits"]))
-    assert found.mix == 0
+    assert (risk.messages, risk.logits) == pytest.approx((moved["messages"], moved["logits"]))
+    assert risk.mix == 0
 
 
 def test_rows_that_cannot_be_compared_are_left_out():

@@ -1,4 +1,4 @@
-"""The command as a person meets it: what it prints, what it leaves behind, how it refuses."""
+"""The command line: printed lines, written files, exit codes and refusals."""
 
 import html
 import json
@@ -60,15 +60,16 @@ def finished(saved, tmp_path_factory):
     return out, done
 
 
-def test_run_leaves_everything_and_four_lines(finished):
+def test_run_leaves_everything_and_five_lines(finished):
     out, done = finished
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    last = done.stdout.strip().splitlines()[-4:]
+    last = done.stdout.strip().splitlines()[-5:]
     assert last[0].startswith("Selected: ")
     assert last[1].startswith("Predictions: 50 nodes from 2015 on")
     assert last[2].startswith("Expected accuracy: ")
-    assert last[3].startswith("Report: ")
+    assert last[3].startswith("Do corrections for time help? ")
+    assert last[4].startswith("Report: ")
     summary = json.loads((out / "summary.json").read_text())
     assert summary["schema"] == 8
     chosen = {
@@ -146,16 +147,17 @@ def test_what_the_machine_lacks_is_one_sentence(saved, monkeypatch, error):
     assert done.stderr.strip() == f"error: {error}"
 
 
-def test_the_engine_is_chosen_and_said(saved, tmp_path):
+def test_the_engine_is_selected_and_reported(saved, tmp_path):
     done = here("diagnose", saved, "--engine", "memory", "--json", tmp_path / "d.json")
     assert done.exit_code == 0, done.stderr
     assert "engine memory: about" in done.stderr
     assert json.loads((tmp_path / "d.json").read_text())["diagnosis"]["cutoff"] == 2015
 
 
+@pytest.mark.usefixtures("without_page")
 @pytest.mark.parametrize("kind", ["disk", "auto"])
 def test_the_whole_job_in_files_gives_the_same_predictions(saved, finished, tmp_path, kind):
-    """With so little memory that auto takes files too; nothing is left behind."""
+    """The memory limit makes auto use files too; nothing is left behind."""
     out, _ = finished
     done = here(
         "run", saved, "--out", tmp_path / "out", "--engine", kind, "--memory", "40kB", *QUICK
@@ -214,10 +216,10 @@ def test_predict_some_nodes(saved, finished, tmp_path):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("n299\nn300\n", "there is no node with the id 'n300'"),
-        ("n0\n", "node n0 is of 2010, but nodes from 2015 on are predicted"),
+        ("n299\nn300\n", "no node has the id 'n300'"),
+        ("n0\n", "node n0 is in period 2010, but nodes from 2015 on are predicted"),
         ("\n", "nodes.csv cannot be read (CSV parse error: Empty CSV file"),
-        ("a,b\n1,2\n", "has no column of ids, only a, b; call the one with ids 'id'"),
+        ("a,b\n1,2\n", "has no id column, only a, b; rename the one with ids to 'id'"),
         (None, "nodes.csv"),
     ],
 )
@@ -231,11 +233,12 @@ def test_predict_nodes_that_are_none(saved, finished, tmp_path, text, sentence):
     assert not (tmp_path / "p.csv").exists()
 
 
-def test_stopped_by_hand_keeps_what_is_finished(saved, tmp_path):
+def test_an_interrupted_run_retains_finished_work(saved, tmp_path):
     out = tmp_path / "out"
     long = ["--effort", "thorough", "--folds", "3", "--seeds", "200", "--budget", "1h"]
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # a job in the background is deaf
-    begin = f"{heard}; from impact_gnn.cli import app; app()"
+    # a job in the background is deaf
+    setup = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    begin = f"{setup}; from impact_gnn.cli import app; app()"
     command = [sys.executable, "-c", begin, "run", str(saved), "--out", str(out), *long]
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -251,12 +254,12 @@ def test_stopped_by_hand_keeps_what_is_finished(saved, tmp_path):
         ):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "stopped; finished work is stored; run the command again to continue." in said
-    assert "Traceback" not in said
+    assert "stopped; finished work is stored; run the command again to continue." in stderr
+    assert "Traceback" not in stderr
     assert (out / "work" / "diagnosis.json").exists()
     assert not (out / "summary.json").exists()
 
@@ -335,7 +338,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 
 
 def test_check_convert_generate(tmp_path):
-    made = here(
+    generated = here(
         "generate",
         "--out",
         tmp_path / "g",
@@ -348,7 +351,7 @@ def test_check_convert_generate(tmp_path):
         "--mean-degree",
         5,
     )
-    assert made.exit_code == 0, made.stderr
+    assert generated.exit_code == 0, generated.stderr
     checked = here("check", tmp_path / "g", "--json", tmp_path / "c.json")
     assert "periods   4, from 0 to 3" in checked.stdout
     assert json.loads((tmp_path / "c.json").read_text())["inferred_cutoff"] == 3
@@ -366,7 +369,7 @@ def test_audit_finds_a_leak(saved, tmp_path, monkeypatch):
 
 
 def test_a_bug_is_not_hidden_behind_the_sentence(saved, monkeypatch):
-    """Only what a user can mend becomes exit code 2; anything else keeps its traceback."""
+    """Only errors that a user can fix become exit code 2; others have a traceback."""
     monkeypatch.setattr("impact_gnn.data.files.read", lambda path, **_: 1 / 0)
     assert isinstance(CliRunner().invoke(app, ["check", str(saved)]).exception, ZeroDivisionError)
 
@@ -378,6 +381,7 @@ def test_durations(text, expected):
     assert seconds(text) == expected
 
 
+@pytest.mark.usefixtures("without_page")
 def test_the_metric_and_the_class_weights_are_options(saved, tmp_path):
     asked = ["--metric", "macro-f1", "--class-weight", "balanced", "--model", "linear"]
     done = here("run", saved, "--out", tmp_path / "out", *QUICK, *asked)

@@ -1,3 +1,5 @@
+"""Relative connectivity equals the paper's loops and handles missing labels."""
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -91,7 +93,7 @@ def test_label_mass_is_the_sum_over_the_dense_array(case, form):
 def test_both_ways_of_counting_agree(case):
     edge_index, label, time, options = case
     few, times = options["num_labels"], len(np.unique(time))
-    # labels that nobody has: too many for a histogram, none in the counts
+    # labels without nodes: too many for a histogram, none in the counts
     many = counting.HISTOGRAM_CELLS // times**2
     dense = relative_connectivity(edge_index, label, time, **options).pairs
     blocks = relative_connectivity(edge_index, label, time, **options | {"num_labels": many}).pairs
@@ -115,10 +117,10 @@ def test_rows_sum_to_one_where_anything_is_known(case):
     edge_index, label, time, options = case
     c = relative_connectivity(edge_index, label, time, **options)
     total = c.extended.sum((2, 3))
-    seen = c.g.any((1, 2))
-    assert seen.any()
-    assert_allclose(total[seen], 1, atol=1e-12)
-    assert (total[~seen] == 0).all()
+    known = c.g.any((1, 2))
+    assert known.any()
+    assert_allclose(total[known], 1, atol=1e-12)
+    assert (total[~known] == 0).all()
 
 
 def test_counted_rows_sum_to_the_share_of_neighbours_with_a_known_label():
@@ -132,7 +134,9 @@ def test_counted_rows_sum_to_the_share_of_neighbours_with_a_known_label():
 
 
 def separable(g, nodes, times, cutoff):
-    """A graph whose counts are exactly nodes[y,t]·g[y,ỹ,Δ], so that assumption 3 holds without noise."""
+    """A graph whose counts are exactly nodes[y,t]·g[y,ỹ,Δ], so that assumption 3 holds without
+    noise.
+    """
     num_labels = len(g)
     states = [(y, t) for y in range(num_labels) for t in times]
     edges = [

@@ -1,4 +1,4 @@
-"""Easy rows first: the share grows to all, and only labelled rows to train on ever count."""
+"""Curriculum learning: the share of rows grows to all, and only labelled training rows count."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -74,13 +74,14 @@ def test_no_target_label_reaches_a_gradient(graph, view, refit, batch_size):
     """True labels of targets, scrambled and even handed over unmasked, change no bit of any weight."""
     training = replace(CPU, refit=refit, batch_size=batch_size)
     other = ig.audit.scrambled(graph, CUTOFF)
-    found = [
+    results = [
         fit(build, HopTask([view.x]), y, split_rows(view), training)
         for y in (view.y, other.masked(CUTOFF).y, graph.y, other.y)
     ]
-    assert all(same(found[0], each) for each in found[1:])
+    assert all(same(results[0], each) for each in results[1:])
     assert not same(
-        found[0], fit(build, HopTask([view.x]), view.y, split_rows(view), replace(training, seed=1))
+        results[0],
+        fit(build, HopTask([view.x]), view.y, split_rows(view), replace(training, seed=1)),
     )
 
 
@@ -142,15 +143,18 @@ def naive_easiest(average, label, share):
 def test_the_easiest_of_every_class_come_first():
     rng = np.random.default_rng(0)
     average, label = rng.random(60), rng.integers(0, 4, 60)
-    average[label == 3] += 10  # a class that nobody has learned yet is not left out
+    average[label == 3] += 10  # a class that is not learned yet is not left out
     lessons = Curriculum(start=0.3, warm_up=1, epochs=10)
     for epoch in (2, 5, 9):
-        found = lessons.chosen(torch.tensor(average), torch.zeros(60), torch.tensor(label), epoch)
-        assert found.tolist() == naive_easiest(average, label, lessons.share(epoch))
+        chosen = lessons.chosen(torch.tensor(average), torch.zeros(60), torch.tensor(label), epoch)
+        assert chosen.tolist() == naive_easiest(average, label, lessons.share(epoch))
 
 
 def test_rows_are_drawn_by_how_much_their_loss_fell():
-    """Without replacement; of two, the one that fell by 2 more is drawn e² times as often as the other."""
+    """Without replacement.
+
+    Of two, the one that fell by 2 more is drawn e² times as often as the other.
+    """
     torch.manual_seed(0)
     lessons = Curriculum(start=0.5, warm_up=1, epochs=10, pace="drop")
     fallen, label = torch.tensor([0.0, 2.0]), torch.tensor([0, 0])
@@ -220,7 +224,7 @@ def stop_after(epochs):
     return progress
 
 
-# -- resuming and the door
+# -- resuming and input validation
 
 
 @pytest.mark.parametrize(
@@ -238,13 +242,13 @@ def test_bad_options(options, sentence):
         Curriculum(**options)
 
 
-def test_rows_of_a_graph_are_ranked_without_being_told_their_own_label(view):
-    told = []
+def test_rows_of_a_graph_are_ranked_without_their_own_label(view):
+    received = []
 
     class Asked(GraphTask):
         def logits(self, model, rows):
             if not model.training and view.time[rows].max() < CUTOFF - 1:
-                told.append((rows.numpy(), self.labels[rows].numpy()))
+                received.append((rows.numpy(), self.labels[rows].numpy()))
             return super().logits(model, rows)
 
         def drawn(self, rows, share):
@@ -256,7 +260,7 @@ def test_rows_of_a_graph_are_ranked_without_being_told_their_own_label(view):
     task = Asked(view.x, Propagation.of(view), view.masked(CUTOFF - 1).y, LABELS)
     fit(lambda: GCN(task.width, LABELS, 8), task, view.y, split, replace(CPU, hide_labels=0.5))
     epochs = LESSONS.whole_from - 1
-    assert len(told) == 2 * epochs
-    assert all((labels == -1).all() for _, labels in told)
-    for a, b in zip(told[::2], told[1::2], strict=True):
+    assert len(received) == 2 * epochs
+    assert all((labels == -1).all() for _, labels in received)
+    for a, b in zip(received[::2], received[1::2], strict=True):
         np.testing.assert_array_equal(np.sort(np.concatenate([a[0], b[0]])), split.train)

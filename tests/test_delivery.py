@@ -1,4 +1,4 @@
-"""Deliveries carry the same weights, attention takes them exactly, and check_delivery sees who ignores them."""
+"""Deliveries carry the same weights, and check_delivery detects layers that ignore them."""
 
 import copy
 import inspect
@@ -118,12 +118,12 @@ def test_every_edge_attribute_follows(transform):
         towns=[str(i) for i in range(N)],
     )
     out = transform(data)
-    kept = out.edge_type
-    assert kept.numel() != E
-    assert torch.equal(out.edge_index, data.edge_index[:, kept])
-    assert torch.equal(out.edge_attr[:, 0], kept.float())
-    assert out.kind.tolist() == kept.tolist()
-    assert out.names == [str(int(i)) for i in kept]
+    edge_type = out.edge_type
+    assert edge_type.numel() != E
+    assert torch.equal(out.edge_index, data.edge_index[:, edge_type])
+    assert torch.equal(out.edge_attr[:, 0], edge_type.float())
+    assert out.kind.tolist() == edge_type.tolist()
+    assert out.names == [str(int(i)) for i in edge_type]
     assert out.x is data.x
     assert out.title == "a graph"
     assert len(out.towns) == N
@@ -164,16 +164,18 @@ def test_attention_writes_the_log_weight_as_last_column():
 
 
 def naive_attention(conv, data, weight, features=None):
-    """α = w·exp(s) / Σ w·exp(s) with one self-loop of weight 1, edge by edge, from the papers of GAT and GATv2."""
+    """α = w·exp(s) / Σ w·exp(s) with one self-loop of weight 1, edge by edge, from the papers of
+    GAT and GATv2.
+    """
     source, target = data.edge_index.tolist()
     edges = [
         (u, v, float(w), k)
         for k, (u, v, w) in enumerate(zip(source, target, weight, strict=True))
         if u != v
     ]
-    given = torch.zeros(E, 0) if features is None else features
-    into = [[given[k] for u, v, _, k in edges if v == node] for node in range(N)]
-    loop = [torch.stack(rows).mean(0) if rows else torch.zeros(given.shape[1]) for rows in into]
+    inputs = torch.zeros(E, 0) if features is None else features
+    into = [[inputs[k] for u, v, _, k in edges if v == node] for node in range(N)]
+    loop = [torch.stack(rows).mean(0) if rows else torch.zeros(inputs.shape[1]) for rows in into]
     edges += [(v, v, 1.0, None) for v in range(N)]
     heads, size = conv.heads, conv.out_channels
     v2 = isinstance(conv, pyg.GATv2Conv)
@@ -183,7 +185,7 @@ def naive_attention(conv, data, weight, features=None):
     for u, v, w, k in edges:
         edge = torch.zeros(heads, size)
         if features is not None:
-            edge = conv.lin_edge(loop[v] if k is None else given[k]).view(heads, size)
+            edge = conv.lin_edge(loop[v] if k is None else inputs[k]).view(heads, size)
         if v2:
             score = (
                 torch.nn.functional.leaky_relu(left[u] + right[v] + edge, 0.2) * conv.att[0]
@@ -430,7 +432,7 @@ def kinds(findings):
 
 
 def test_the_17_layers_of_pyg_that_take_a_weight():
-    """If PyG adds a layer, or a weight to one, this says so."""
+    """If PyG adds a layer, or a weight to one, this fails."""
     taking = [
         name
         for name in pyg.conv.__all__
@@ -689,7 +691,7 @@ def test_own_whole_number_attributes_are_not_taken_for_log_weights():
     assert check_delivery(pyg.SAGEConv(F, 6), data) == []
 
 
-def test_hgt_ignores_weights_and_hears_repeated_edges():
+def test_hgt_ignores_weights_and_counts_repeated_edges():
     data = hetero()
     model = pyg.HGTConv(F, 6, data.metadata())
     with pytest.warns(DeliveryWarning, match=r"'HGTConv' .HGTConv. takes no edge_weight"):

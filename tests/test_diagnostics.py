@@ -1,4 +1,7 @@
-"""Diagnostics: planted violations flip their own status, hidden labels change nothing, thin graphs give no crash."""
+"""Assumption checks.
+
+Planted violations change their own status, hidden labels change nothing, small graphs do not fail.
+"""
 
 import json
 from dataclasses import replace
@@ -64,12 +67,12 @@ def diagnosis(graph):
 
 
 @pytest.mark.parametrize("protocol", ["text", "released"])
-def test_a_graph_made_by_the_assumptions_passes_all_of_them(protocol):
-    found = diagnose(sound(seed=3, protocol=protocol), CUTOFF)
-    assert statuses(found) == ["holds"] * 4
+def test_a_graph_generated_by_the_assumptions_passes_all_of_them(protocol):
+    result = diagnose(sound(seed=3, protocol=protocol), CUTOFF)
+    assert statuses(result) == ["holds"] * 4
 
 
-def test_label_mix_that_drifts_is_seen(graph):
+def test_drifting_class_proportions_are_detected(graph):
     rng = np.random.default_rng(0)
     later = graph.time / 9
     y = np.where(rng.random(graph.num_nodes) < 0.7 * later, 0, graph.y)
@@ -80,19 +83,22 @@ def test_label_mix_that_drifts_is_seen(graph):
 
 
 def _true_distance(later):
-    """Mean over periods 3 .. 7 of the distance between the mix of t and of all before, four equal labels at first."""
+    """Mean over periods 3 ..
+
+    7 of the distance between the mix of t and of all before, four equal labels at first.
+    """
     first = [0.25 + 0.75 * 0.7 * later[t * 160] for t in range(8)]
     return np.mean([first[t] - np.mean(first[:t]) for t in range(3, 8)])
 
 
-def test_feature_drift_is_seen_and_measured(graph):
+def test_feature_drift_is_detected_and_measured(graph):
     direction = np.ones(graph.x.shape[1]) / np.sqrt(graph.x.shape[1])
     moved = graph.x + np.outer(graph.time.astype(float), direction)
-    found = feature_drift(View.of(rebuilt(graph, x=moved).masked(CUTOFF)))
-    assert found.status == "violated"
-    assert found.interval[0] > 0.7
+    result = feature_drift(View.of(rebuilt(graph, x=moved).masked(CUTOFF)))
+    assert result.status == "violated"
+    assert result.interval[0] > 0.7
     assert (
-        np.diff(np.array(found.drift[1:], float)) > 0
+        np.diff(np.array(result.drift[1:], float)) > 0
     ).all()  # the longer the past, the farther away
 
 
@@ -118,9 +124,11 @@ def test_connections_that_change_with_the_period_fail_separability(graph):
     # Late nodes are linked at their own time only, early ones as before.
     source, target = graph.edge_index
     late = np.maximum(graph.time[source], graph.time[target]) >= 4
-    kept = ~late | (graph.time[source] == graph.time[target])
-    found = diagnose(rebuilt(graph, edge_index=graph.edge_index[:, kept]), CUTOFF).separability
-    assert found.status == "violated"
+    remaining = ~late | (graph.time[source] == graph.time[target])
+    result = diagnose(
+        rebuilt(graph, edge_index=graph.edge_index[:, remaining]), CUTOFF
+    ).separability
+    assert result.status == "violated"
 
 
 def test_growth_is_explained_by_the_sizes_of_periods():
@@ -132,22 +140,22 @@ def test_growth_is_explained_by_the_sizes_of_periods():
     edges = position[graph.edge_index]
     edges = edges[:, (edges >= 0).all(0)]
     small = TemporalGraph(x=graph.x[keep], y=graph.y[keep], time=graph.time[keep], edge_index=edges)
-    found = diagnose(small, CUTOFF)
-    assert found.separability.status in ("uncertain", "violated")
-    assert found.separability.per_node.value > found.separability.statistic + 0.05
-    methods = ranked(replace(found, shift=None), small)
+    result = diagnose(small, CUTOFF)
+    assert result.separability.status in ("uncertain", "violated")
+    assert result.separability.per_node.value > result.separability.statistic + 0.05
+    methods = ranked(replace(result, shift=None), small)
     assert methods.index("genpmp") < methods.index("pmp")
 
 
 @pytest.mark.parametrize(
     ("decay", "expected"), [(0.6, "holds"), ("random-zero-diagonal", "violated")]
 )
-def test_labels_that_fade_differently_are_seen(decay, expected):
-    found = diagnose(
+def test_labels_with_different_decay_are_detected(decay, expected):
+    result = diagnose(
         tsbm(num_nodes=1500, protocol="released", feature_std=1.0, decay=decay, seed=2), CUTOFF
     )
-    assert found.decay.status == expected
-    assert found.separability.status == "holds"
+    assert result.decay.status == expected
+    assert result.separability.status == "holds"
 
 
 def test_only_the_planted_violation_flips(graph, diagnosis):
@@ -233,8 +241,8 @@ def test_noise_is_taken_out_of_drift_and_distance():
         cells = Cells.of(label, period, rng.normal(size=(150, 3)))
         drifts.append(cells.drift(cells.mean, cells.noise, 0))
         distances.append(cells.distance(cells.mean, cells.noise))
-    for found in (drifts, distances):  # no drift, no classes: zero on average
-        assert abs(np.mean(found)) < 4 * np.std(found) / np.sqrt(len(found))
+    for values in (drifts, distances):  # no drift, no classes: zero on average
+        assert abs(np.mean(values)) < 4 * np.std(values) / np.sqrt(len(values))
 
 
 def test_intervals_cover_the_truth_of_no_change():
@@ -276,12 +284,12 @@ def test_large_graphs_are_looked_at_in_blocks_and_samples(graph, diagnosis, monk
     monkeypatch.setattr(views, "BLOCK", 1000)
     assert diagnose(graph, CUTOFF) == diagnosis
     monkeypatch.setattr(views, "MAX_EDGES", graph.edge_index.shape[1] // 2)
-    found = diagnose(graph, CUTOFF)
-    assert found.notes[-1].startswith("Connections were counted at a random 50")
-    assert found.separability.status == found.decay.status == "holds"
+    result = diagnose(graph, CUTOFF)
+    assert result.notes[-1].startswith("Connections were counted at a random 50")
+    assert result.separability.status == result.decay.status == "holds"
 
 
-def test_reverses_are_found_whatever_the_order_of_the_edges(graph):
+def test_reverse_edges_are_matched_in_any_order(graph):
     rng = np.random.default_rng(0)
     shuffled = graph.edge_index[:, rng.permutation(graph.edge_index.shape[1])]
     assert not diagnose(rebuilt(graph, edge_index=shuffled), CUTOFF).notes
@@ -317,18 +325,20 @@ def test_the_same_seed_gives_the_same_result(graph, diagnosis):
     assert diagnose(graph, CUTOFF) == diagnosis
 
 
-def test_direction_of_edges_does_not_matter_and_is_told(graph, diagnosis):
+def test_direction_of_edges_does_not_matter_and_is_noted(graph, diagnosis):
     # nodes are in order of time
     forward = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
-    found = diagnose(rebuilt(graph, edge_index=forward), CUTOFF)
-    assert found.separability.statistic == pytest.approx(diagnosis.separability.statistic, abs=0.01)
-    assert any("directed" in note for note in found.notes)
+    result = diagnose(rebuilt(graph, edge_index=forward), CUTOFF)
+    assert result.separability.statistic == pytest.approx(
+        diagnosis.separability.statistic, abs=0.01
+    )
+    assert any("directed" in note for note in result.notes)
     assert not diagnosis.notes
 
 
 def test_times_may_be_shifted(graph, diagnosis):
-    found = diagnose(rebuilt(graph, time=graph.time + 2000), CUTOFF + 2000)
-    assert [f.statistic for f in found.findings] == [f.statistic for f in diagnosis.findings]
+    result = diagnose(rebuilt(graph, time=graph.time + 2000), CUTOFF + 2000)
+    assert [f.statistic for f in result.findings] == [f.statistic for f in diagnosis.findings]
 
 
 def test_cutoff_comes_from_the_graph(graph):
@@ -356,7 +366,7 @@ def test_text_names_every_assumption_and_method(diagnosis):
     assert max(map(len, text.splitlines())) <= 110
 
 
-def test_arrays_are_kept_with_six_digits_and_none_for_the_unknown():
+def test_arrays_are_stored_with_six_digits_and_none_for_the_unknown():
     assert listed(np.array([[1 / 3, np.nan], [2.0, np.inf]])) == [[0.333333, None], [2.0, None]]
     assert listed(np.array([3, 4])) == [3, 4]
 
@@ -371,10 +381,10 @@ def test_progress_reaches_the_end(graph):
 
 
 def test_no_edges(graph):
-    found = diagnose(rebuilt(graph, edge_index=np.zeros((2, 0), int)), CUTOFF)
-    assert statuses(found) == ["holds", "holds", "not testable", "not testable"]
-    assert found.shift is None
-    assert "no edges" in found.separability.sentence
+    result = diagnose(rebuilt(graph, edge_index=np.zeros((2, 0), int)), CUTOFF)
+    assert statuses(result) == ["holds", "holds", "not testable", "not testable"]
+    assert result.shift is None
+    assert "no edges" in result.separability.sentence
 
 
 def test_loops_only(graph):
@@ -396,15 +406,15 @@ def test_no_features(graph):
 @pytest.mark.parametrize("labelled", [(7,), (3, 7)])
 def test_few_labelled_periods(graph, labelled):
     y = np.where(np.isin(graph.time, labelled), graph.y, -1)
-    found = diagnose(rebuilt(graph, y=y), CUTOFF)
-    assert statuses(found)[2:] == ["not testable", "not testable"]
-    assert statuses(found)[:2] == (["not testable"] * 2 if len(labelled) == 1 else ["holds"] * 2)
-    assert found.shift is not None
+    result = diagnose(rebuilt(graph, y=y), CUTOFF)
+    assert statuses(result)[2:] == ["not testable", "not testable"]
+    assert statuses(result)[:2] == (["not testable"] * 2 if len(labelled) == 1 else ["holds"] * 2)
+    assert result.shift is not None
 
 
 def test_one_class(graph):
-    found = diagnose(rebuilt(graph, y=np.zeros(graph.num_nodes, int)), CUTOFF)
-    assert statuses(found)[:2] == ["not testable", "not testable"]
+    result = diagnose(rebuilt(graph, y=np.zeros(graph.num_nodes, int)), CUTOFF)
+    assert statuses(result)[:2] == ["not testable", "not testable"]
 
 
 def test_a_handful_of_nodes():
@@ -418,9 +428,9 @@ def test_a_handful_of_nodes():
             time=time,
             edge_index=rng.integers(0, size, (2, int(rng.integers(0, 20)))),
         )
-        found = diagnose(graph, int(time.max()), seed=seed)
-        assert decode(Diagnosis, stored(found)) == found
-        assert "plain" in ranked(found, graph)
+        result = diagnose(graph, int(time.max()), seed=seed)
+        assert decode(Diagnosis, stored(result)) == result
+        assert "plain" in ranked(result, graph)
 
 
 def test_constant_and_half_precision_features(graph):
@@ -458,33 +468,33 @@ def hetero(graph, own):
 
 
 def test_own_relations_of_a_hetero_graph_are_used(graph, diagnosis):
-    found = diagnose(hetero(graph, own=True), CUTOFF)
-    assert found.separability.statistic == diagnosis.separability.statistic
-    assert any("Ignored relations: author-writes-paper" in note for note in found.notes)
+    result = diagnose(hetero(graph, own=True), CUTOFF)
+    assert result.separability.statistic == diagnosis.separability.statistic
+    assert any("Ignored relations: author-writes-paper" in note for note in result.notes)
 
 
-def test_without_own_relations_connectivity_cannot_be_told(graph):
+def test_without_own_relations_connectivity_is_not_testable(graph):
     mixed = hetero(graph, own=False)
-    found = diagnose(mixed, CUTOFF)
-    assert statuses(found) == ["holds", "holds", "not testable", "not testable"]
-    assert list(found.shift.methods) == ["plain", "center", "standardize", "jjnorm"]
-    assert "author" in found.shift.path
-    methods = ranked(found, mixed)
+    result = diagnose(mixed, CUTOFF)
+    assert statuses(result) == ["holds", "holds", "not testable", "not testable"]
+    assert list(result.shift.methods) == ["plain", "center", "standardize", "jjnorm"]
+    assert "author" in result.shift.path
+    methods = ranked(result, mixed)
     assert "center+labels" in methods
     # weights by edge would change nothing
     assert {method for method in methods if "mp" in method} == set(THROUGH)
     assert "snapshot" in methods  # papers of one author come and go
-    assert not any("ends" in method for method in ranked(found, graph))
+    assert not any("ends" in method for method in ranked(result, graph))
 
 
 # -- advice
 
 
-def told(diagnosis, **given):
+def with_statuses(diagnosis, **status_by_check):
     """`diagnosis` with some statuses replaced, and no measured shift."""
     changed = {
-        name: replace(getattr(diagnosis, name), status=AssumptionStatus(told))
-        for name, told in given.items()
+        name: replace(getattr(diagnosis, name), status=AssumptionStatus(with_statuses))
+        for name, with_statuses in status_by_check.items()
     }
     return replace(diagnosis, shift=None, **changed)
 
@@ -496,8 +506,8 @@ def test_plain_is_a_candidate_and_none_comes_twice(diagnosis, graph):
 
 
 def test_centring_leads_where_the_mix_is_stable_and_trails_where_it_changes(diagnosis, graph):
-    stable = ranked(told(diagnosis, label_mix="holds"), graph)
-    changing = ranked(told(diagnosis, label_mix="violated"), graph)
+    stable = ranked(with_statuses(diagnosis, label_mix="holds"), graph)
+    changing = ranked(with_statuses(diagnosis, label_mix="violated"), graph)
     assert stable.index("center") < stable.index("plain") < changing.index("center")
     assert stable.index("center+labels") < stable.index("labels")
     assert changing.index("labels") < changing.index("center+labels")

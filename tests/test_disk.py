@@ -1,4 +1,4 @@
-"""Runs over files: edges sorted within a cap, hops that survive whatever happens to the process or the disk."""
+"""The disk engine: edges sorted within a memory cap, hops that survive kills and full disks."""
 
 import errno
 import os
@@ -73,7 +73,7 @@ def sorted_edges(disk, ends, num_sources, num_targets=None, weight=None):
 
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from([1, 1000, 10**7]))
 def test_external_sort_is_the_sort_in_memory(seed, weighted, memory):
-    """Whatever the number of ranges."""
+    """For any number of ranges."""
     rng = np.random.default_rng(seed)
     nodes, edges = int(rng.integers(1, 50)), int(rng.integers(0, 400))
     ends = rng.integers(0, nodes, (2, edges), dtype=rng.choice([np.int32, np.int64, np.uint16]))
@@ -166,26 +166,26 @@ def test_storage_in_float16(place):
     same_hops(hops, Memory().hops([step, step], graph.x.astype(np.float16)))
 
 
-def test_what_is_there_is_only_opened_and_what_is_lost_is_made_again(place):
-    graph, said = graph_of(), []
-    disk = Disk(place, memory=SLICE, progress=lambda *event: said.append(event))
+def test_existing_files_are_only_opened_and_lost_ones_are_written_again(place):
+    graph, events = graph_of(), []
+    disk = Disk(place, memory=SLICE, progress=lambda *event: events.append(event))
     step = Memory().operator(graph)
     wanted = Memory().hops([step, step], graph.x)
     same_hops(disk.hops([step, step], graph.x), wanted)
-    assert [event[:3] for event in said] == [("propagating", k, 3) for k in (1, 2, 3)]
+    assert [event[:3] for event in events] == [("propagating", k, 3) for k in (1, 2, 3)]
     files = sorted((place / "hops").rglob("*.npy"))
     stamps = [file.stat().st_mtime_ns for file in files]
-    said.clear()
+    events.clear()
     same_hops(disk.hops([step, step], graph.x), wanted)
     # narrower slices than are there
     same_hops(Disk(place, memory=SLICE // 4).hops([step, step], graph.x), wanted)
-    assert not said
+    assert not events
     assert [file.stat().st_mtime_ns for file in files] == stamps
     for lost in (files[0], files[-1]):  # a slice of the first hop, and one of the last
         lost.unlink()
-        said.clear()
+        events.clear()
         same_hops(disk.hops([step, step], graph.x), wanted)
-        assert len(said) == 1
+        assert len(events) == 1
 
 
 def test_other_inputs_do_not_meet_the_wrong_files(place):
@@ -212,9 +212,9 @@ def test_other_edge_times_do_not_meet_the_wrong_files(place):
     for came in ([3, 2, 1], [1, 3, 3], None):
         graph = TemporalGraph(time=[0, 1, 1], edge_index=ends, edge_time=came)
         for options in ({"undirected": True}, {"upto": 2}, {"upto": 2, "undirected": True}):
-            made, wanted = disk.graph(graph, **options), Memory().graph(graph, **options)
-            np.testing.assert_array_equal(made.edge_index, wanted.edge_index)
-            np.testing.assert_array_equal(made.edge_time, wanted.edge_time)
+            built, wanted = disk.graph(graph, **options), Memory().graph(graph, **options)
+            np.testing.assert_array_equal(built.edge_index, wanted.edge_index)
+            np.testing.assert_array_equal(built.edge_time, wanted.edge_time)
 
 
 def test_no_file_can_lead_to_edges_outside(place):
@@ -291,20 +291,20 @@ def test_a_full_disk_loses_nothing(place, monkeypatch, limit):
     graph = graph_of()
     wanted = Memory().hops([Memory().operator(graph, weighting="pmp")] * 3, graph.x)
     disk = Disk(place, memory=SLICE)
-    allocate, seen = os.posix_fallocate, []
+    allocate, calls = os.posix_fallocate, []
 
     def full(*arguments):
-        seen.append(arguments)
-        if len(seen) > limit:
+        calls.append(arguments)
+        if len(calls) > limit:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         allocate(*arguments)
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(DiskFull, match=r"the disk of .* is full; completed work is stored"):
         disk.hops([disk.operator(graph, weighting="pmp")] * 3, graph.x)
-    seen.clear()
+    calls.clear()
     monkeypatch.setattr(
-        os, "posix_fallocate", lambda *arguments: seen.append(arguments) or allocate(*arguments)
+        os, "posix_fallocate", lambda *arguments: calls.append(arguments) or allocate(*arguments)
     )
     same_hops(disk.hops([disk.operator(graph, weighting="pmp")] * 3, graph.x), wanted)
     assert len(list(place.rglob("hops/*/*.npy"))) == 9

@@ -1,4 +1,7 @@
-"""Spectral embeddings: the dense formula, nothing from the cutoff on moves a byte, pipelines read later graphs."""
+"""Spectral embeddings.
+
+Equal to the dense formula, independent of data after the cutoff, usable on later graphs.
+"""
 
 import numpy as np
 import pytest
@@ -10,8 +13,11 @@ from impact_gnn.propagation.embedding import spectral
 CUT = 2005
 
 
-def made(seed=0, late=True, n=120, width=None):
-    """Papers that cite, and their authors; the last papers, their authors and edges can be left out."""
+def author_graph(seed=0, late=True, n=120, width=None):
+    """Papers that cite, and their authors.
+
+    The last papers, their authors and edges can be left out.
+    """
     rng = np.random.default_rng(seed)
     time = np.sort(2000 + np.arange(n) % 7)
     authors = 2 * n // 3
@@ -33,7 +39,10 @@ def made(seed=0, late=True, n=120, width=None):
 
 
 def dense(graph, cutoff):
-    """The matrix D^-½ A D^-½ of the past, edge by edge; which nodes are in it; degrees and their mean."""
+    """The matrix D^-½ A D^-½ of the past, edge by edge.
+
+    Which nodes are in it; degrees and their mean.
+    """
     start, papers = {"paper": 0, "author": graph.num_nodes}, graph.num_nodes
     total = papers + graph.nodes["author"].num_nodes
     matrix = np.zeros((total, total))
@@ -53,7 +62,7 @@ def dense(graph, cutoff):
 
 @pytest.mark.parametrize("n", [20, 120])  # solved as a whole, and by iteration
 def test_it_is_the_dense_formula(n):
-    graph = made(n=n)
+    graph = author_graph(n=n)
     matrix, there, degree, tau = dense(graph, CUT)
     value, vector = np.linalg.eigh(matrix)
     x = np.concatenate([*spectral(graph, CUT, width=5).values()])[there]
@@ -68,7 +77,9 @@ def test_it_is_the_dense_formula(n):
 
 
 def test_between_two_types_it_is_the_singular_value_decomposition():
-    """Eigenvectors of a bipartite graph are pairs of singular vectors of the matrix between its sides."""
+    """Eigenvectors of a bipartite graph are pairs of singular vectors of the matrix between its
+    sides.
+    """
     rng = np.random.default_rng(0)
     writes = np.stack([rng.integers(0, 30, 200), rng.integers(0, 50, 200)])
     graph = ig.TemporalGraph.hetero(
@@ -82,8 +93,8 @@ def test_between_two_types_it_is_the_singular_value_decomposition():
     tau = 2 * between.sum() / ((rows > 0).sum() + (columns > 0).sum())
     left, right = np.sqrt(rows + tau), np.sqrt(columns + tau)
     papers, singular, _ = np.linalg.svd(between / left[:, None] / right)
-    found = spectral(graph, 4, width=4)
-    paper, author = found["paper"] * left[:, None], found["author"] * right[:, None]
+    embedded = spectral(graph, 4, width=4)
+    paper, author = embedded["paper"] * left[:, None], embedded["author"] * right[:, None]
     ratio = (between / left[:, None] / right @ author) / paper
     np.testing.assert_allclose(np.median(ratio, 0), singular[:4], rtol=1e-4)
     unit = paper / np.linalg.norm(paper, axis=0)
@@ -91,8 +102,8 @@ def test_between_two_types_it_is_the_singular_value_decomposition():
 
 
 def test_nothing_from_the_cutoff_on_moves_a_byte():
-    """Nodes and edges that come later, and whatever labels say, leave what was there as it was."""
-    whole, past = made(), made(late=False)
+    """Later nodes and edges, and labels, do not change the embedding of earlier nodes."""
+    whole, past = author_graph(), author_graph(late=False)
     after, before = spectral(whole, CUT), spectral(past, CUT)
     there = {
         "paper": np.arange(past.num_nodes),
@@ -102,16 +113,16 @@ def test_nothing_from_the_cutoff_on_moves_a_byte():
         assert after[kind][nodes].tobytes() == before[kind][nodes].tobytes()
     scrambled = spectral(ig.audit.scrambled(whole, CUT), CUT)
     assert all(after[kind].tobytes() == scrambled[kind].tobytes() for kind in after)
-    assert np.abs(after["paper"][past.num_nodes :]).sum(1).all()  # who comes later has a place, too
+    assert np.abs(after["paper"][past.num_nodes :]).sum(1).all()  # later nodes have a place, too
 
 
 def test_who_comes_later_is_placed_by_neighbours_as_the_others_are():
-    graph = made()
+    graph = author_graph()
     x = spectral(graph, CUT, width=4)
     matrix, _, _, tau = dense(graph, CUT)
     value = np.linalg.eigvalsh(matrix)[::-1][:4]
     paper = int(np.flatnonzero(graph.time >= CUT)[0])
-    heard, count = np.zeros(4), 0
+    total, count = np.zeros(4), 0
     for (source, _, target), relation in graph.relations.items():
         for u, v in relation.edge_index.T:
             for (kind, node), other in (((source, u), (target, v)), ((target, v), (source, u))):
@@ -121,9 +132,9 @@ def test_who_comes_later_is_placed_by_neighbours_as_the_others_are():
                     and known
                     and (kind != "author" or _writes_early(graph, node))
                 ):
-                    heard, count = heard + x[kind][node], count + 1
+                    total, count = total + x[kind][node], count + 1
     np.testing.assert_allclose(
-        x["paper"][paper], heard / (value * (count + tau)), rtol=1e-3, atol=1e-4
+        x["paper"][paper], total / (value * (count + tau)), rtol=1e-3, atol=1e-4
     )
 
 
@@ -132,8 +143,8 @@ def _writes_early(graph, author):
     return bool((graph.time[writes[1][writes[0] == author]] < CUT).any())
 
 
-def test_types_without_features_are_heard_by_models_and_others_keep_theirs():
-    view = made(width=3).masked(CUT)
+def test_models_receive_types_without_features_and_others_retain_theirs():
+    view = author_graph(width=3).masked(CUT)
     none, spectral_ = (Inputs(view, embed=name) for name in ("none", "spectral"))
     assert len(spectral_.paths()) > len(none.paths())
     np.testing.assert_array_equal(none.graph.x, spectral_.graph.x)
@@ -143,7 +154,7 @@ def test_types_without_features_are_heard_by_models_and_others_keep_theirs():
     with pytest.raises(
         ig.InputError, match="embed='node2vec' is not valid; choose one of 'none', 'spectral'"
     ):
-        Pipeline(embed="node2vec").fit(made(width=3))
+        Pipeline(embed="node2vec").fit(author_graph(width=3))
 
 
 @pytest.mark.parametrize("model", ["sehgnn", "rphgnn", "sign", "trees"])
@@ -152,22 +163,23 @@ def test_pipelines_with_embeddings_see_no_hidden_label_and_come_back_from_disk(
     model, width, tmp_path
 ):
     graph, options = (
-        made(width=width),
+        author_graph(width=width),
         {"embed": "spectral", "cutoff": CUT, "hidden": 8, "epochs": 4, "device": "cpu"},
     )
     p = Pipeline(model, "pmp+labels", **options).fit(graph)
-    said = p.predict_proba(graph)
+    probabilities = p.predict_proba(graph)
     scrambled = ig.audit.scrambled(graph, CUT)
     assert np.array_equal(
-        Pipeline(model, "pmp+labels", **options).fit(scrambled).predict_proba(scrambled), said
+        Pipeline(model, "pmp+labels", **options).fit(scrambled).predict_proba(scrambled),
+        probabilities,
     )
     p.save(tmp_path / "model")
-    assert np.array_equal(Pipeline.load(tmp_path / "model").predict_proba(graph), said)
+    assert np.array_equal(Pipeline.load(tmp_path / "model").predict_proba(graph), probabilities)
 
 
 def test_a_fitted_pipeline_reads_later_graphs_by_the_embedding_of_its_fit():
     """With a later cutoff the places of nodes are still those that the model has learned from."""
-    graph = made()
+    graph = author_graph()
     p = Pipeline("linear", embed="spectral", cutoff=CUT - 1, epochs=4).fit(graph)
     later = p.inputs(graph.masked(CUT))
     assert later.graph.x.tobytes() == spectral(graph, CUT - 1)["paper"].tobytes()
@@ -182,17 +194,18 @@ def test_a_fitted_pipeline_reads_later_graphs_by_the_embedding_of_its_fit():
 
 
 def test_explanations_name_places_in_the_graph():
-    graph = made(width=3)
+    graph = author_graph(width=3)
     p = Pipeline("linear", embed="spectral", cutoff=CUT, epochs=4).fit(graph)
-    found = ig.explain(p, graph, int(np.flatnonzero(graph.time >= CUT)[0]))
-    names = [each.name for each in found.features]
+    explanation = ig.explain(p, graph, int(np.flatnonzero(graph.time >= CUT)[0]))
+    names = [each.name for each in explanation.features]
     assert any(name.startswith("place in the graph, ") for name in names)
-    together = found.probability - found.runner_up_probability
-    assert sum(part.contribution for part in found.parts) == pytest.approx(together, abs=1e-4)
+    together = explanation.probability - explanation.runner_up_probability
+    assert sum(part.contribution for part in explanation.parts) == pytest.approx(together, abs=1e-4)
 
 
-def test_a_run_can_be_told_to_embed(tmp_path):
-    graph = made(width=3, n=150)
+@pytest.mark.usefixtures("without_page")
+def test_a_run_can_embed(tmp_path):
+    graph = author_graph(width=3, n=150)
     summary = ig.run(
         graph,
         tmp_path,

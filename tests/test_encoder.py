@@ -1,4 +1,7 @@
-"""Raw columns as numbers: what each kind becomes, that nothing after a cutoff shapes it, and that names decide."""
+"""Columns become numbers.
+
+The encoding of each kind, fitted before the cutoff only, columns matched by name.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +19,12 @@ from impact_gnn.encoding.encoder import WORDS
 from impact_gnn.encoding.kinds import parsed_numbers
 
 
-def columns(known=None, **given):
-    kinds = {name: kind for name, (kind, _) in given.items()}
+def columns(known=None, **kinds_and_values):
+    kinds = {name: kind for name, (kind, _) in kinds_and_values.items()}
     return Columns(
-        pa.table({name: values for name, (_, values) in given.items()}), kinds, known=known
+        pa.table({name: values for name, (_, values) in kinds_and_values.items()}),
+        kinds,
+        known=known,
     )
 
 
@@ -53,9 +58,9 @@ def test_row_numbers_are_left_out_and_other_whole_numbers_are_not():
 
 
 def test_missing_numbers_get_the_median_and_a_mark():
-    made = columns(age=("number", [1.0, None, 3.0, float("nan"), 8.0]))
-    assert made.encoder.outputs == ["age", "age is missing"]
-    assert made.x.tolist() == [[1, 0], [3, 1], [3, 0], [3, 1], [8, 0]]
+    encoded = columns(age=("number", [1.0, None, 3.0, float("nan"), 8.0]))
+    assert encoded.encoder.outputs == ["age", "age is missing"]
+    assert encoded.x.tolist() == [[1, 0], [3, 1], [3, 0], [3, 1], [8, 0]]
 
 
 def test_numbers_that_are_whole_and_sane_stay_as_they_are():
@@ -81,15 +86,15 @@ def test_wild_numbers_are_pulled_in_and_keep_their_order(scale, dtype):
 )
 def test_any_numbers_become_finite_features(values, cut):
     known = np.arange(len(values)) < cut
-    made = columns(known, a=("number", pa.array(values, pa.float64())))
-    assert np.isfinite(made.x).all()
-    assert len(made.x) == len(values)
+    encoded = columns(known, a=("number", pa.array(values, pa.float64())))
+    assert np.isfinite(encoded.x).all()
+    assert len(encoded.x) == len(values)
 
 
-def test_categories_one_hot_hashed_and_never_seen():
-    made = columns(np.array([1, 1, 1, 0], bool), c=("category", ["a", "b", None, "new"]))
-    assert made.encoder.outputs == ["c = (missing)", "c = a", "c = b"]
-    assert made.x.tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0]]
+def test_categories_one_hot_hashed_and_unknown():
+    encoded = columns(np.array([1, 1, 1, 0], bool), c=("category", ["a", "b", None, "new"]))
+    assert encoded.encoder.outputs == ["c = (missing)", "c = a", "c = b"]
+    assert encoded.x.tolist() == [[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0]]
     many = columns(c=("category", [f"v{i % 100}" for i in range(300)]))
     assert many.x.shape == (300, 64)
     assert np.array_equal(many.x[0], many.x[100])
@@ -112,31 +117,31 @@ def test_text_is_tfidf_along_the_directions_of_known_texts():
 
 
 def test_dates_are_days_to_the_nodes_own_time():
-    made = columns(d=("date", np.array(["2020-01-01", "2020-01-03", "NaT"], "M8[D]")))
-    assert made.x[:2, 0].tolist() == [18262, 18264]
+    encoded = columns(d=("date", np.array(["2020-01-01", "2020-01-03", "NaT"], "M8[D]")))
+    assert encoded.x[:2, 0].tolist() == [18262, 18264]
     aged = Columns(
-        made.table, made.kinds, np.array(["2020-01-11", "2020-01-04", "2020-01-01"], "M8[us]")
+        encoded.table, encoded.kinds, np.array(["2020-01-11", "2020-01-04", "2020-01-01"], "M8[us]")
     )
     assert aged.x.tolist() == [[10, 0], [1, 0], [5.5, 1]]
 
 
 def test_vectors_are_as_they_are():
-    made = columns(v=("vector", [[1.0, 2.0], None, [3.0, 4.0]]))
-    assert made.x.tolist() == [[1, 2], [2, 3], [3, 4]]
+    encoded = columns(v=("vector", [[1.0, 2.0], None, [3.0, 4.0]]))
+    assert encoded.x.tolist() == [[1, 2], [2, 3], [3, 4]]
     with pytest.raises(InputError, match="column 'v' has lists of 2 different lengths"):
         _ = columns(v=("vector", [[1.0], [1.0, 2.0]])).x
 
 
-def test_columns_that_say_nothing_are_dropped_with_a_reason():
-    made = columns(
+def test_uninformative_columns_are_dropped_with_a_reason():
+    encoded = columns(
         a=("number", [1, 1, 1]),
         b=("category", ["x", "x", "x"]),
         c=("number", [1, 2, 3]),
         t=("text", ["", "", None]),
     )
-    assert made.encoder.outputs == ["c"]
-    assert set(made.encoder.dropped) == {"a", "b", "t"}
-    assert "constant" in made.encoder.dropped["a"]
+    assert encoded.encoder.outputs == ["c"]
+    assert set(encoded.encoder.dropped) == {"a", "b", "t"}
+    assert "constant" in encoded.encoder.dropped["a"]
 
 
 def random_table(rng, size):
@@ -228,11 +233,11 @@ def test_large_features_outlive_the_release_of_mapped_pages(monkeypatch):
 
 def test_an_encoder_comes_back_from_disk_and_finds_columns_by_name():
     table = random_table(np.random.default_rng(3), 120)
-    made = Columns(table, KINDS)
-    back = Encoder.restored(made.encoder.content(), made.encoder.arrays())
+    encoded = Columns(table, KINDS)
+    back = Encoder.restored(encoded.encoder.content(), encoded.encoder.arrays())
     shuffled = table.select(list(reversed(table.column_names)))
     other = Columns(shuffled, dict(reversed(KINDS.items())))
-    assert np.array_equal(back.encode(other), made.x)
+    assert np.array_equal(back.encode(other), encoded.x)
     with pytest.raises(
         InputError,
         match="the feature columns text are missing, but the model needs them; the columns are number, ",

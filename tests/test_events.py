@@ -1,4 +1,4 @@
-"""One table of events is enough: entities without a table, their history, and a whole run."""
+"""A single table of events: entities without a table, their history, and a whole run."""
 
 import numpy as np
 import pandas as pd
@@ -52,7 +52,7 @@ def ratings(num_users=250, num_movies=80, count=6000, seed=0):
 
 
 def trust(count=900, seed=0):
-    """Who trusts whom: two columns of one kind of entity, and a time in seconds."""
+    """Trust between users: two columns of one kind of entity, and a time in seconds."""
     rng = np.random.default_rng(seed)
     table = {
         "source": rng.integers(0, 60, count),
@@ -131,9 +131,9 @@ def test_one_table_is_a_graph(folder, name):
     assert here("init", folder).exit_code == 0
     again = ig.load(folder)
     assert repr(again) == repr(graph)
-    shown = here("check", folder)
-    assert shown.exit_code == 0, shown.output
-    assert "values of" in shown.stdout
+    checked = here("check", folder)
+    assert checked.exit_code == 0, checked.output
+    assert "values of" in checked.stdout
 
 
 @pytest.mark.parametrize("folder", ["matches"], indirect=True)
@@ -180,7 +180,7 @@ def test_frames_of_events_need_no_edges():
     assert apart.label_names == ("no", "yes")
     with pytest.raises(InputError, match="has no column 'nobody'"):
         ig.from_tables(table, entities={"host": ["nobody"]}, quiet=True)
-    with pytest.raises(InputError, match="was recognised; give edges"):
+    with pytest.raises(InputError, match="was recognised; pass edges"):
         ig.from_tables(table[["date", "attendance"]], quiet=True)
     with pytest.raises(InputError, match="leave out edges"):
         ig.from_tables(table, {"source": [0], "target": [1]}, entities=entities, quiet=True)
@@ -253,6 +253,7 @@ def test_history_predicts_events_better_than_neighbours_do(name):
     assert losses["history"] < 0.97 * min(losses["plain"], losses["labels"], losses["prior"])
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_run_on_one_table_selects_history(tmp_path):
     graph = ig.from_tables(football(), label="win", period="year", quiet=True)
     candidates = ["trees:plain", "trees:history", "trees:labels"]

@@ -1,18 +1,20 @@
-"""The examples that ship: tables are what their generators write, the command line and the notebook run on them."""
+"""The shipped examples.
+
+Tables equal their generators' output, the command line and the notebook run.
+"""
 
 import csv
 import importlib.util
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import nbclient
 import nbformat
 import pytest
+from typer.testing import CliRunner
 
 import impact_gnn as ig
+from impact_gnn.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -21,13 +23,10 @@ RUN = ["--candidates", "plain,labels", "--folds", "1", "--effort", "quick"]
 FAST = 'candidates=["labels"], folds=1, seeds=1'
 
 
-def impact(*arguments, cwd):
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    called = [sys.executable, "-m", "impact_gnn", *map(str, arguments)]
-    done = subprocess.run(
-        called, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def impact(*arguments):
+    """The output of the command, in this process: a new one would import torch again."""
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 
@@ -66,8 +65,8 @@ def test_labels_of_the_examples_are_as_the_pages_say():
 )
 def test_an_example_runs_and_is_predicted_again(name, nodes, periods, options, tmp_path):
     out = tmp_path / "out"
-    said = impact("run", EXAMPLES / name, "--out", out, *RUN, *options, cwd=tmp_path)
-    assert "Predictions:" in said
+    output = impact("run", EXAMPLES / name, "--out", out, *RUN, *options)
+    assert "Predictions:" in output
     predicted = rows(out / "predictions.csv")
     unknown = [
         row
@@ -77,7 +76,7 @@ def test_an_example_runs_and_is_predicted_again(name, nodes, periods, options, t
     assert {row["time"] for row in predicted} == periods
     assert {row["id"] for row in predicted} <= {row["id"] for row in unknown}
     assert (out / "report.html").stat().st_size > 10_000
-    impact("predict", out / "model", EXAMPLES / name, "--out", "again.csv", cwd=tmp_path)
+    impact("predict", out / "model", EXAMPLES / name, "--out", tmp_path / "again.csv")
     assert rows(tmp_path / "again.csv") == predicted
 
 
@@ -95,6 +94,8 @@ def test_the_notebook_runs_and_ends_with_the_report(tmp_path, monkeypatch):
         notebook, timeout=300, resources={"metadata": {"path": str(tmp_path / "examples")}}
     )
     client.execute()
-    shown = notebook.cells[-1].outputs[0].data["text/html"]
-    assert all(html.startswith('<iframe srcdoc="&lt;!doctype html&gt;') for html in (stored, shown))
+    displayed = notebook.cells[-1].outputs[0].data["text/html"]
+    assert all(
+        html.startswith('<iframe srcdoc="&lt;!doctype html&gt;') for html in (stored, displayed)
+    )
     assert (tmp_path / "out" / "articles-notebook" / "report.html").exists()

@@ -1,4 +1,7 @@
-"""Explanations by law: contributions sum to what was said, hops split over nodes, changes are what a new graph says."""
+"""Explanations.
+
+Contributions sum to the prediction, hops split over nodes, changes equal those of a changed graph.
+"""
 
 import json
 from dataclasses import replace
@@ -73,7 +76,7 @@ def fitted(graph, model, method, **options):
 
 
 def strangers(explanation):
-    """Neighbours without the node itself, which is heard by ways there and back."""
+    """Neighbours without the node itself, which is reached by paths there and back."""
     return [
         one
         for one in explanation.neighbours
@@ -83,12 +86,14 @@ def strangers(explanation):
 
 def without_edges(graph, kind, node):
     """The same graph where a node has no edges."""
-    kept = {}
+    remaining = {}
     for (source, name, target), relation in graph.relations.items():
         u, v = relation.edge_index
         stays = ~((u == node) & (source == kind) | (v == node) & (target == kind))
-        kept[source, name, target] = replace(relation, edge_index=relation.edge_index[:, stays])
-    return graph.with_parts(dict(graph.nodes), kept)
+        remaining[source, name, target] = replace(
+            relation, edge_index=relation.edge_index[:, stays]
+        )
+    return graph.with_parts(dict(graph.nodes), remaining)
 
 
 @pytest.mark.parametrize(
@@ -109,41 +114,49 @@ def test_contributions_sum_to_the_log_odds_and_in_all_to_the_difference_of_proba
     model, _, more = model.partition(":")
     method = f"pmp+{more}".rstrip("+") if model in ("gcn", "gat") else "pmp+labels"
     p = fitted(graph, model, method, class_weight="balanced")
-    said, targets = p.predict_proba(graph), p.targets(graph)
+    probabilities, targets = p.predict_proba(graph), p.targets(graph)
     explainer = Explainer(p, graph)
     for row in (0, 7, 31):
-        found = explainer.explain(f"P{targets[row]}")
-        (voice,) = found.voices
-        first, second = ("abc".index(name) for name in (found.label, found.runner_up))
+        explanation = explainer.explain(f"P{targets[row]}")
+        (voice,) = explanation.voices
+        first, second = ("abc".index(name) for name in (explanation.label, explanation.runner_up))
         assert voice.log_odds == pytest.approx(
-            np.log(said[row, first] / said[row, second]), abs=1e-4
+            np.log(probabilities[row, first] / probabilities[row, second]), abs=1e-4
         )
         total = voice.usual + sum(part.contribution for part in voice.parts)
         assert total == pytest.approx(voice.log_odds, abs=voice.error + 1e-9)
         assert voice.error < bound
-        difference = found.probability - found.runner_up_probability
-        assert difference == pytest.approx(said[row, first] - said[row, second], abs=1e-6)
-        assert sum(part.contribution for part in found.parts) == pytest.approx(difference, abs=1e-6)
+        difference = explanation.probability - explanation.runner_up_probability
+        assert difference == pytest.approx(
+            probabilities[row, first] - probabilities[row, second], abs=1e-6
+        )
+        assert sum(part.contribution for part in explanation.parts) == pytest.approx(
+            difference, abs=1e-6
+        )
 
 
 def test_a_linear_model_is_its_coefficients_times_the_distance_from_the_mean(graph):
     p = fitted(graph, "linear", "pmp+center+labels")
     explainer = Explainer(p, graph)
     at = int(p.targets(graph)[3])
-    found = explainer.explain(f"P{at}", most=1000)
+    explanation = explainer.explain(f"P{at}", most=1000)
     weight = p.fitted.head.model.classify.weight.detach().double().numpy()
-    a, b = "abc".index(found.label), "abc".index(found.runner_up)
+    a, b = "abc".index(explanation.label), "abc".index(explanation.runner_up)
     (member,) = explainer.members
     row = member.task.matrix(member.row_index(at))[0].astype(np.float64)
     rows = np.flatnonzero(graph.masked(CUT).y[member.inputs.rows] >= 0)
     expected = (weight[a] - weight[b]) * (row - member.task.matrix(rows).astype(np.float64).mean(0))
-    scale = (found.probability - found.runner_up_probability) / found.voices[0].log_odds
+    scale = (explanation.probability - explanation.runner_up_probability) / explanation.voices[
+        0
+    ].log_odds
     widths = np.cumsum([0, 4, 4, 4, 3, 3])
     names = ["own features", "hop 1", "hop 2", "labels, hop 1", "labels, hop 2"]
-    for part, low, high in zip(found.voices[0].parts, widths[:-1], widths[1:], strict=True):
+    for part, low, high in zip(explanation.voices[0].parts, widths[:-1], widths[1:], strict=True):
         assert part.name == names.pop(0)
         assert part.contribution == pytest.approx(expected[low:high].sum(), abs=1e-5)
-        named = {one.name: one.contribution for one in found.features if one.part == part.name}
+        named = {
+            one.name: one.contribution for one in explanation.features if one.part == part.name
+        }
         columns = (
             list("abc") if part.name.startswith("labels") else [f"feature {k}" for k in range(4)]
         )
@@ -154,7 +167,7 @@ def test_a_linear_model_is_its_coefficients_times_the_distance_from_the_mean(gra
 
 @pytest.mark.parametrize("method", HOMOGENEOUS)
 @pytest.mark.parametrize("model", ["linear", "trees"])
-def test_rows_are_made_of_the_nodes_reached_and_hops_split_over_them(graph, model, method):
+def test_rows_consist_of_reached_nodes_and_hops_split_over_them(graph, model, method):
     split_is_whole(fitted(graph, model, method), graph)
 
 
@@ -166,8 +179,8 @@ def test_metapaths_split_over_the_nodes_at_their_beginning(papers, method):
 @pytest.mark.parametrize(
     "method", ["labels+stages", "pmp+ends+labels+stages", "snapshot+labels+stages"]
 )
-def test_what_earlier_stages_said_splits_over_the_nodes_it_was_said_of(method):
-    taught = 0
+def test_predictions_of_earlier_stages_split_over_their_nodes(method):
+    num_soft_labels = 0
     for seed in range(12):
         sizes = {
             "num_nodes": 300,
@@ -179,12 +192,12 @@ def test_what_earlier_stages_said_splits_over_the_nodes_it_was_said_of(method):
         graph = ig.tsbm(**sizes, seed=seed)
         p = Pipeline("linear", method, cutoff=5, epochs=40, device="cpu", seed=seed).fit(graph)
         if p.fitted.earlier:
-            taught += 1
+            num_soft_labels += 1
             split_is_whole(p, graph)
             (member,) = Explainer(p, graph).members
             late = np.flatnonzero(graph.time >= 5)
-            assert (member.input_label[late].sum(1) > 0).any()  # guesses of targets are heard
-    assert taught
+            assert (member.input_label[late].sum(1) > 0).any()  # predictions of targets are inputs
+    assert num_soft_labels
 
 
 def split_is_whole(p, graph):
@@ -192,7 +205,7 @@ def split_is_whole(p, graph):
     (member,) = explainer.members
     for row in (0, 11):
         at = int(explainer.targets[row])
-        # A row made of its own edges says what the row that the engine made says.
+        # A row computed from its own edges gives the prediction of the engine's row.
         question = Question(at, row, label=0, runner_up=1)
         assert member.predict_changed(question) == pytest.approx(
             member.probabilities[row], abs=1e-5
@@ -203,7 +216,7 @@ def split_is_whole(p, graph):
             columns = slice(begin, begin := begin + hop.shape[1])
             if not one.block.path or not len(one.node_index):
                 continue
-            silent = 1 - one.weights.sum()  # of ways that end at a node that hears nobody
+            silent = 1 - one.weights.sum()  # of paths that end at a node without neighbours
             assert -1e-9 < silent < 1
             rest = 0.0
             if p.model == "linear":
@@ -233,18 +246,18 @@ def split_is_whole(p, graph):
 )
 def test_without_a_neighbour_is_what_the_graph_without_its_edges_says(graph, model, method):
     p = fitted(graph, model, method)
-    found = explain(p, graph, f"P{p.targets(graph)[5]}", most=4)
-    for one in strangers(found):
+    explanation = explain(p, graph, f"P{p.targets(graph)[5]}", most=4)
+    for one in strangers(explanation):
         probabilities = p.predict_proba(without_edges(graph, "node", int(one.id[1:])))[5]
-        assert one.without == pytest.approx(probabilities["abc".index(found.label)], abs=1e-5)
+        assert one.without == pytest.approx(probabilities["abc".index(explanation.label)], abs=1e-5)
 
 
 def test_without_a_node_of_any_type_along_metapaths(papers):
     p = fitted(papers, "linear", "pmp+ends+labels")
-    found = explain(p, papers, p.targets(papers)[2], most=3)
-    for one in strangers(found):
+    explanation = explain(p, papers, p.targets(papers)[2], most=3)
+    for one in strangers(explanation):
         probabilities = p.predict_proba(without_edges(papers, one.kind, int(one.id)))[2]
-        assert one.without == pytest.approx(probabilities[int(found.label)], abs=1e-5)
+        assert one.without == pytest.approx(probabilities[int(explanation.label)], abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -255,12 +268,12 @@ def test_with_plain_weights_is_what_the_fitted_model_says_of_plain_hops(
     graph, model, weighting, rest
 ):
     p = fitted(graph, model, f"{weighting}{rest}")
-    found = explain(p, graph, f"P{p.targets(graph)[5]}")
+    explanation = explain(p, graph, f"P{p.targets(graph)[5]}")
     p.method = Method.parse(f"plain{rest}")
-    assert found.plain == pytest.approx(
-        p.predict_proba(graph)[5, "abc".index(found.label)], abs=1e-5
+    assert explanation.plain == pytest.approx(
+        p.predict_proba(graph)[5, "abc".index(explanation.label)], abs=1e-5
     )
-    assert all(one.plain_weight is not None for one in found.neighbours)
+    assert all(one.plain_weight is not None for one in explanation.neighbours)
     assert explain(p, graph, f"P{p.targets(graph)[5]}").plain is None
 
 
@@ -271,26 +284,30 @@ def test_an_ensemble_adds_up_its_members_smoothing_and_calibration(graph):
         fitted(graph, "prior", "plain"),
     ]
     model = Ensemble(members, [0.3, 0.5, 0.2], Calibration(1.4, 0.5), np.array([0.3, 0.3, 0.4]))
-    said, at = model.predict_proba(graph)[9], int(model.targets(graph)[9])
+    probabilities, at = model.predict_proba(graph)[9], int(model.targets(graph)[9])
     explainer = Explainer(model, graph)
-    found = explainer.explain(f"P{at}")
-    unchanged = Question(at, 9, *("abc".index(name) for name in (found.label, found.runner_up)))
-    assert explainer.predict_changed(unchanged) == pytest.approx(found.probability, abs=1e-6)
-    assert [voice.name for voice in found.voices] == [
+    explanation = explainer.explain(f"P{at}")
+    unchanged = Question(
+        at, 9, *("abc".index(name) for name in (explanation.label, explanation.runner_up))
+    )
+    assert explainer.predict_changed(unchanged) == pytest.approx(explanation.probability, abs=1e-6)
+    assert [voice.name for voice in explanation.voices] == [
         "trees:labels+smooth",
         "linear:pmp",
         "prior:plain",
     ]
-    assert found.probability == pytest.approx(said.max())
-    difference = found.probability - found.runner_up_probability
-    assert sum(part.contribution for part in found.parts) == pytest.approx(difference, abs=1e-9)
-    assert {"smoothing", "calibration"} < {part.name for part in found.parts}
-    assert found.voices[2].parts == [] or all(
-        part.contribution == 0 for part in found.voices[2].parts
+    assert explanation.probability == pytest.approx(probabilities.max())
+    difference = explanation.probability - explanation.runner_up_probability
+    assert sum(part.contribution for part in explanation.parts) == pytest.approx(
+        difference, abs=1e-9
     )
-    other = explain(model, graph, found.id, label=found.runner_up)
-    assert (other.label, other.runner_up) == (found.runner_up, found.label)
-    assert other.parts[-1].contribution == pytest.approx(-found.parts[-1].contribution)
+    assert {"smoothing", "calibration"} < {part.name for part in explanation.parts}
+    assert explanation.voices[2].parts == [] or all(
+        part.contribution == 0 for part in explanation.voices[2].parts
+    )
+    other = explain(model, graph, explanation.id, label=explanation.runner_up)
+    assert (other.label, other.runner_up) == (explanation.runner_up, explanation.label)
+    assert other.parts[-1].contribution == pytest.approx(-explanation.parts[-1].contribution)
 
 
 @pytest.mark.parametrize("method", ["labels+smooth", "pmp+center+snapshot+labels+degrees"])
@@ -300,13 +317,15 @@ def test_labels_from_the_cutoff_on_change_no_explanation(graph, method):
     hidden = graph.y.copy()
     late = np.flatnonzero(graph.time >= CUT)
     hidden[late] = np.random.default_rng(0).permutation(hidden[late])
-    found = explain(p, graph, node)
-    assert found == explain(p, graph.with_labels(hidden), node)
+    explanation = explain(p, graph, node)
+    assert explanation == explain(p, graph.with_labels(hidden), node)
     known = {f"P{k}": "abc"[graph.y[k]] if graph.time[k] < CUT else None for k in range(240)}
-    assert [one.label for one in found.neighbours] == [known[one.id] for one in found.neighbours]
+    assert [one.label for one in explanation.neighbours] == [
+        known[one.id] for one in explanation.neighbours
+    ]
 
 
-def test_projections_are_not_split_and_that_is_said(papers):
+def test_projections_are_not_split_and_a_note_says_so(papers):
     p = fitted(papers, "rphgnn", "pmp+labels")
     found = explain(p, papers, p.targets(papers)[0])
     assert "mixes paths by projections" in found.notes[-1]

@@ -1,4 +1,4 @@
-"""The door for files: what is read, what is refused and in which words, and that damage never escapes otherwise."""
+"""Reading files: accepted formats, refusals and their sentences, and damaged files."""
 
 import json
 import mmap
@@ -108,7 +108,7 @@ def test_parquet_folder_equals_csv(tmp_path):
     same(g, ig.load(tmp_path / "parquet"))
 
 
-def test_features_beside_the_table_win(tmp_path):
+def test_separate_feature_files_take_precedence(tmp_path):
     np.save(tmp_path / "features.npy", np.eye(3))
     assert (
         ig.load(folder(tmp_path, nodes=NODES.replace(",1,2", ",x,y"))).x.tolist()
@@ -272,7 +272,7 @@ def test_no_pickle_is_ever_loaded(tmp_path):
     assert not sprung.exists()
 
 
-def test_manifest_is_held_against_the_files(tmp_path):
+def test_the_manifest_is_compared_with_the_files(tmp_path):
     small_graph().save(tmp_path / "g")
     file = next((tmp_path / "g").rglob("x.npy"))
     whole = file.read_bytes()

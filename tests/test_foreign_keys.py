@@ -103,15 +103,18 @@ def test_rows_that_end_early_are_filled_up_and_counted(export):
     lines = [line.split(",") for line in races.splitlines()]
     rows = [",".join(lines[0])] + [f"{race},{date}" for race, _, date in lines[1:]]
     (export / "races.csv").write_text("\n".join(rows) + "\n")
-    shown = here("check", export)
-    assert shown.exit_code == 0
-    assert "12 rows have too few values; the last columns are read as missing there" in shown.stdout
+    checked = here("check", export)
+    assert checked.exit_code == 0
+    assert (
+        "12 rows have too few values; the last columns are read as missing there" in checked.stdout
+    )
     check_graph(ig.load(export))
     (export / "races.csv").write_text("\n".join([*rows, "12,2005-03-01,a,b,c,d"]) + "\n")
     with pytest.raises(InputError, match=r"races\.csv cannot be read"):
         ig.load(export)
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_run_of_events_uses_the_entities(export, tmp_path):
     summary = ig.run(ig.load(export), tmp_path / "out", candidates=["labels"], folds=1, seeds=1)
     assert len(summary.predictions) == 24

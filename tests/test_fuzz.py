@@ -1,4 +1,4 @@
-"""Damaged and odd tables: whatever comes through the door, it ends in a graph or in one sentence."""
+"""Damaged and odd tables give a graph or one sentence."""
 
 import io
 import json
@@ -116,7 +116,10 @@ def mutated(text, rng):
 
 
 def outcome(folder):
-    """A graph with its features encoded, or a sentence; anything else is a failure of the door."""
+    """A graph with its features encoded, or a sentence.
+
+    Anything else is a failure of the validation.
+    """
     try:
         g = ig.load(folder)
         view = g.masked(g.infer_cutoff())

@@ -1,4 +1,4 @@
-"""Tables to graphs to values, compared with an independent reading by Python's csv module and plain loops."""
+"""Values of graphs from tables equal an independent reading with Python's csv module."""
 
 import csv
 import datetime
@@ -74,7 +74,7 @@ dangling = "{dangling}"
 """
 
 
-# -- what is written
+# -- written tables
 
 
 def ids_of(rng, size):
@@ -150,7 +150,10 @@ def number(cell, *, comma):
 
 
 def expected(nodes, edges, options):
-    """Ids, labels, times, edges and numbers as text and floats; None where the tables must be refused."""
+    """Ids, labels, times, edges and numbers as text and floats.
+
+    None where the tables must be refused.
+    """
     ids, times = nodes["id"], nodes["time"]
     if any(one in EMPTY for one in [*ids, *times, *edges["from"], *edges["to"]]):
         return None
@@ -233,7 +236,7 @@ def csv_in_blocks(folder, nodes, edges, options):
 
 
 def columns_of(table, *, typed):
-    """Columns with None for what a CSV takes for missing; whole numbers as such where `typed`."""
+    """Columns with None where a CSV has a missing value; whole numbers as such where `typed`."""
     out = {}
     for name, column in table.items():
         convert = int if typed and name != "size" and is_whole(column) else str
@@ -311,7 +314,7 @@ def differences(graph, wanted, *, is_csv):
                 [one if one is None or one == one else None for one in column],
                 [values[k] for k in row],
             )
-        elif name == "size":  # which was said to be a number
+        elif name == "size":  # which was declared a number
             checks[name] = (str(kind), "numbers")
     return [
         f"{name}: {got} is not {right}" for name, (got, right) in checks.items() if got != right
@@ -319,11 +322,11 @@ def differences(graph, wanted, *, is_csv):
 
 
 def outcome(way, folder, seed):
-    """ "read" or "refused", as it should be; otherwise what is wrong."""
+    """ "read" or "refused", as it should be; otherwise a description of the error."""
     nodes, edges, options = drawn(np.random.default_rng(seed))
     is_csv = way in (whole_csv, csv_in_blocks)
     folder.mkdir()
-    if is_csv:  # what is in the file, not what was meant to be
+    if is_csv:  # the file's content, not the intended one
         nodes, edges = written(csv_folder(folder, nodes, edges, options))
     wanted = expected(nodes, edges, options)
     try:

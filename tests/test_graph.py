@@ -1,4 +1,4 @@
-"""The graph: what is in it, its views, and that nobody can change it."""
+"""The graph: its content, its views, and that it is immutable."""
 
 import json
 
@@ -95,8 +95,8 @@ def test_a_long_summary_is_shortened():
 
 
 def test_a_graph_is_frozen():
-    given_parts = parts(edge_weight=np.ones(6), ids=np.arange(6))
-    g = TemporalGraph(**given_parts)
+    arguments = parts(edge_weight=np.ones(6), ids=np.arange(6))
+    g = TemporalGraph(**arguments)
     with pytest.raises(
         AttributeError, match=r"a TemporalGraph is immutable; create a new one to change target"
     ):
@@ -113,7 +113,7 @@ def test_a_graph_is_frozen():
             assert not array.flags.writeable
             with pytest.raises(ValueError, match="read-only"):
                 array[...] = 0
-    for value in given_parts.values():
+    for value in arguments.values():
         assert value.flags.writeable  # the user's own arrays stay the user's
 
 
@@ -134,7 +134,7 @@ def test_csr_holds_the_edges_in_their_order(num_nodes, num_edges, weighted, seed
     assert (csr.weight is None) == (not weighted)
 
 
-def test_csr_is_made_once_and_shared_by_views_with_the_same_edges():
+def test_csr_is_built_once_and_shared_by_views_with_the_same_edges():
     g = graph(edge_weight=np.ones(6, np.float16))
     assert g.csr() is g.csr(HOMOGENEOUS)
     assert g.masked(2).csr() is g.csr()
@@ -275,14 +275,17 @@ def test_masked_hides_labels_at_and_after_the_cutoff():
     assert view.targets().tolist() == [False, False, True, True, True, True]
     assert "cutoff 2" in repr(view)
     assert "cutoff    2" in str(view.summary())
-    assert view.masked(4).y.tolist() == view.y.tolist()  # what is hidden stays hidden
-    for kept in (view.undirected(), view.with_features(np.ones((6, 1))), view.upto(2)):
-        assert kept.cutoff == 2
-        assert (kept.y[kept.targets()] == -1).all()
+    assert view.masked(4).y.tolist() == view.y.tolist()  # hidden labels stay hidden
+    for derived in (view.undirected(), view.with_features(np.ones((6, 1))), view.upto(2)):
+        assert derived.cutoff == 2
+        assert (derived.y[derived.targets()] == -1).all()
 
 
-def test_a_view_has_the_classes_that_can_be_seen():
-    """By name wherever they stand; a class without a name is its number. A view of a view keeps its own."""
+def test_a_view_has_the_visible_classes():
+    """By name, at any position; a class without a name is its number.
+
+    A view of a view retains its own.
+    """
     named = graph(y=[2, 3, 2, 0, 1, 1], label_names=["a", "b", "c", "d", "e"])
     view = named.masked(4)
     assert (view.label_names, view.num_labels, view.y.tolist()) == (
@@ -300,12 +303,12 @@ def test_a_view_has_the_classes_that_can_be_seen():
 def test_the_truth_is_not_reachable_from_a_masked_view():
     hidden = np.array([0, 0, 0, 0, 77, 77])
     view = graph(y=hidden).masked(4)
-    seen, todo = set(), [view]
+    visited, todo = set(), [view]
     while todo:
         thing = todo.pop()
-        if id(thing) in seen:
+        if id(thing) in visited:
             continue
-        seen.add(id(thing))
+        visited.add(id(thing))
         if isinstance(thing, np.ndarray):
             assert not (thing == 77).any()
             todo.append(thing.base)
@@ -315,7 +318,7 @@ def test_the_truth_is_not_reachable_from_a_masked_view():
             todo.extend(thing)
         elif hasattr(thing, "__dict__"):
             todo.extend(vars(thing).values())
-    assert len(seen) > 8
+    assert len(visited) > 8
 
 
 def test_masked_hides_labels_of_other_timed_types_too():
@@ -415,15 +418,15 @@ def test_undirected_has_every_edge_once_in_both_directions():
 def test_undirected_adds_weights_up():
     weight = np.array([1, 2, 4, 8], np.float32)
     g = TemporalGraph(time=[0, 1, 2], edge_index=[[0, 1, 1, 2], [1, 0, 2, 2]], edge_weight=weight)
-    found = g.undirected()
-    assert pairs(found.edge_index, found.edge_weight) == [
+    result = g.undirected()
+    assert pairs(result.edge_index, result.edge_weight) == [
         (0, 1, 3),
         (1, 0, 3),
         (1, 2, 4),
         (2, 1, 4),
         (2, 2, 8),
     ]
-    assert found.edge_weight.dtype == np.float32
+    assert result.edge_weight.dtype == np.float32
 
 
 def test_undirected_keeps_the_earliest_time():
@@ -446,18 +449,18 @@ def test_undirected_keeps_the_earliest_time():
 
 
 def test_undirected_between_types_adds_the_way_back_once():
-    found = hetero(edges={WRITES: [[0, 1, 1], [0, 1, 2]], CITES: [[0], [1]]}).undirected()
+    result = hetero(edges={WRITES: [[0, 1, 1], [0, 1, 2]], CITES: [[0], [1]]}).undirected()
     back = ("paper", "rev_writes", "author")
-    assert list(found.relations) == [WRITES, back, CITES]
-    assert found.relations[back].edge_index.tolist() == [[0, 1, 2], [0, 1, 1]]
-    assert found.relations[CITES].num_edges == 2
-    assert set(found.undirected().relations) == set(found.relations)
+    assert list(result.relations) == [WRITES, back, CITES]
+    assert result.relations[back].edge_index.tolist() == [[0, 1, 2], [0, 1, 1]]
+    assert result.relations[CITES].num_edges == 2
+    assert set(result.undirected().relations) == set(result.relations)
 
 
 def test_with_features_changes_the_target_type_only():
     g = hetero()
-    found = g.with_features(np.zeros((3, 7), np.float32))
-    assert found.x.shape == (3, 7)
+    result = g.with_features(np.zeros((3, 7), np.float32))
+    assert result.x.shape == (3, 7)
     assert g.x.shape == (3, 2)
     with pytest.raises(InputError, match=r"x has 2 rows for 3 nodes"):
         g.with_features(np.zeros((2, 7)))

@@ -1,4 +1,7 @@
-"""GSMP and STAMP: the mean over the periods present of the means of their neighbours, in every hop or the first."""
+"""GSMP and STAMP.
+
+The mean over periods of the mean over their neighbours, in every hop or the first.
+"""
 
 import numpy as np
 import pytest
@@ -26,16 +29,19 @@ def drawn(seed, weighted=False, nodes=25, edges=140):
 
 
 def mean_of_period_means(graph, x):
-    """For every node: the (weighted) mean over its neighbours of a period, then the mean over the periods present."""
+    """For every node.
+
+    The (weighted) mean over its neighbours of a period, then the mean over the periods present.
+    """
     out = np.zeros_like(x)
     weight = np.ones(graph.edge_index.shape[1]) if graph.edge_weight is None else graph.edge_weight
     edges = list(zip(*graph.edge_index, weight, strict=True))
     for v in range(graph.num_nodes):
         means = []
         for t in graph.times:
-            heard = [(a, u) for u, target, a in edges if target == v and graph.time[u] == t]
-            if heard:
-                means.append(sum(a * x[u] for a, u in heard) / sum(a for a, _ in heard))
+            neighbours = [(a, u) for u, target, a in edges if target == v and graph.time[u] == t]
+            if neighbours:
+                means.append(sum(a * x[u] for a, u in neighbours) / sum(a for a, _ in neighbours))
         if means:
             out[v] = sum(means) / len(means)
     return out
@@ -47,17 +53,20 @@ def test_hops_are_means_of_the_means_of_periods(seed, weighted):
     first = mean_of_period_means(graph, graph.x)
     weightings = ("gsmp", FirstHop("gsmp"))
     gsmp, stamp = (ig.propagate(graph, weighting=weighting) for weighting in weightings)
-    for found, expected in (
+    for result, expected in (
         (gsmp[0], first),
         (gsmp[1], mean_of_period_means(graph, first)),
         (stamp[0], first),
         (stamp[1], Memory().operator(graph).apply(first)),
     ):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_more_neighbours_of_one_period_alike_change_nothing():
-    """Where a period's neighbours double, plain means move and these do not: the law that the method is made for."""
+    """Where a period's neighbours double, plain means move and these do not.
+
+    The purpose of the method.
+    """
     graph = drawn(1)
     late = np.flatnonzero(graph.time[graph.edge_index[0]] == 2004)
     ends = np.concatenate([graph.edge_index, graph.edge_index[:, late]], axis=1)
@@ -91,7 +100,10 @@ def test_backward_is_the_transpose_and_edges_are_those_of_the_product(norm, self
 
 
 def test_between_types_the_time_of_the_source_is_enough():
-    """Authors have no time, but hear papers that have one; what they say themselves has none to go by."""
+    """Authors have no time, but receive from papers that have one.
+
+    Their own messages have no period.
+    """
     graph = ig.TemporalGraph.hetero(
         nodes={
             "paper": {"x": [[1.0], [3.0], [8.0]], "time": [0, 0, 2]},
@@ -124,11 +136,11 @@ def test_stamp_is_for_the_first_relation_of_a_path():
         affiliations=20,
         seed=0,
     ).undirected()
-    found = ig.metapath_hops(graph, weighting=FirstHop("gsmp"), length=2)
+    result = ig.metapath_hops(graph, weighting=FirstHop("gsmp"), length=2)
     cites = ("paper", "cites", "paper")
     steps = [Memory().operator(graph, cites, weighting=name) for name in ("gsmp", "plain")]
     np.testing.assert_allclose(
-        found["paper-cites-paper-cites-paper"], steps[1].apply(steps[0].apply(graph.x)), rtol=1e-5
+        result["paper-cites-paper-cites-paper"], steps[1].apply(steps[0].apply(graph.x)), rtol=1e-5
     )
 
 

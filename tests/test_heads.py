@@ -1,4 +1,4 @@
-"""Heads behind one interface: same rows, weights and rows to choose by; what was learned goes to disk and back."""
+"""All heads have one interface: same rows and weights, same validation rows, saved and restored."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ OVER_HOPS = [name for name in MODELS if name not in (*SPATIAL, "prior")]
 
 @pytest.fixture(scope="module")
 def task():
-    """Three classes told apart by the first hop, a label hop that says nothing."""
+    """Three classes separated by the first hop, and an uninformative label hop."""
     rng = np.random.default_rng(0)
     label = rng.integers(0, 3, 600)
     hop = rng.normal(size=(600, 5)).astype(np.float32)
@@ -46,34 +46,34 @@ def fitted(name, task, label, split=SPLIT, weight=None, rounds=None):
 
 
 @pytest.mark.parametrize("name", OVER_HOPS)
-def test_a_head_learns_says_how_long_and_comes_back_from_arrays(name, task):
+def test_a_head_learns_reports_rounds_and_is_restored_from_arrays(name, task):
     hops, label = task
     head = fitted(name, hops, label)
-    said = head.probabilities(hops, REST)
-    assert said.shape == (150, 3)
-    assert said.sum(1) == pytest.approx(np.ones(150), abs=1e-4)
+    probabilities = head.probabilities(hops, REST)
+    assert probabilities.shape == (150, 3)
+    assert probabilities.sum(1) == pytest.approx(np.ones(150), abs=1e-4)
     if name != "sgc":  # which reads the last hop, and here that is noise
-        assert (said.argmax(1) == label[REST]).mean() > 0.8
+        assert (probabilities.argmax(1) == label[REST]).mean() > 0.8
         assert head.valid_score > 0.8
     assert head.rounds >= 1
     again = spec_of(name).make(head.shape, head.options)
     again.restore({key: np.array(value) for key, value in head.arrays().items()})
-    assert np.allclose(again.probabilities(hops, REST), said, atol=1e-6)
-    assert np.array_equal(fitted(name, hops, label).probabilities(hops, REST), said)
+    assert np.allclose(again.probabilities(hops, REST), probabilities, atol=1e-6)
+    assert np.array_equal(fitted(name, hops, label).probabilities(hops, REST), probabilities)
 
 
 @pytest.mark.parametrize("name", ["linear", "trees", "prior"])
 def test_labels_of_other_rows_are_out_of_reach_and_weights_count(name, task):
     hops, label = task
     hidden = np.where(np.arange(600) < 450, label, -1)
-    said = fitted(name, hops, hidden).probabilities(hops, REST)
-    assert np.array_equal(said, fitted(name, hops, label).probabilities(hops, REST))
+    probabilities = fitted(name, hops, hidden).probabilities(hops, REST)
+    assert np.array_equal(probabilities, fitted(name, hops, label).probabilities(hops, REST))
     weight = np.where(label == 2, 1e-3, 1.0)
     weighted = fitted(name, hops, hidden, weight=weight).probabilities(hops, REST)
-    assert weighted[:, 2].mean() < said[:, 2].mean()
+    assert weighted[:, 2].mean() < probabilities[:, 2].mean()
 
 
-def test_given_rounds_are_taken_as_they_are(task):
+def test_explicit_rounds_are_used_unchanged(task):
     hops, label = task
     everything = Split(SPLIT.all, np.empty(0, np.int64))
     for name in ("trees", "sign"):
@@ -82,8 +82,8 @@ def test_given_rounds_are_taken_as_they_are(task):
 
 def test_prior_is_the_shares(task):
     hops, label = task
-    said = fitted("prior", hops, label).probabilities(hops, REST)
-    assert said[0] == pytest.approx(np.bincount(label[SPLIT.train]) / 300)
+    probabilities = fitted("prior", hops, label).probabilities(hops, REST)
+    assert probabilities[0] == pytest.approx(np.bincount(label[SPLIT.train]) / 300)
 
 
 def test_rounds_of_boosting_are_bounded_by_work():
@@ -98,14 +98,14 @@ def test_rounds_of_boosting_are_bounded_by_work():
 def test_spatial_networks_are_models_of_the_pipeline(model, method, tmp_path):
     graph = ig.tsbm(num_nodes=200, num_times=5, num_labels=2, num_features=3, mean_degree=8, seed=0)
     pipeline = Pipeline(model, method, cutoff=4, hidden=8, epochs=5, device="cpu").fit(graph)
-    said = pipeline.predict_proba(graph)
-    assert said.shape == ((graph.time == 4).sum(), 2)
+    probabilities = pipeline.predict_proba(graph)
+    assert probabilities.shape == ((graph.time == 4).sum(), 2)
     pipeline.save(tmp_path / "m")
-    assert np.allclose(Pipeline.load(tmp_path / "m").predict_proba(graph), said)
+    assert np.allclose(Pipeline.load(tmp_path / "m").predict_proba(graph), probabilities)
     scrambled = Pipeline(model, method, cutoff=4, hidden=8, epochs=5, device="cpu").fit(
         ig.audit.scrambled(graph, 4)
     )
-    assert np.array_equal(scrambled.predict_proba(graph), said)
+    assert np.array_equal(scrambled.predict_proba(graph), probabilities)
     with pytest.raises(ig.InputError, match=f"{model} does not support 'snapshot'"):
         Pipeline(model, "snapshot", cutoff=4, epochs=1).fit(graph)
 
@@ -129,7 +129,7 @@ def test_degrees_count_edges_and_known_labels():
     assert np.expm1(np.asarray(earlier))[3, 3].round() == 0
 
 
-def test_a_graph_without_features_is_seen_by_its_degrees():
+def test_a_graph_without_features_uses_degrees():
     graph = ig.tsbm(num_nodes=300, num_times=5, num_labels=2, num_features=3, seed=0)
     bare = ig.TemporalGraph(y=graph.y, time=graph.time, edge_index=graph.edge_index)
     for model in ("sign", "trees", "linear"):

@@ -1,4 +1,7 @@
-"""Pipelines on graphs of several types: no leak, the same bits from disk, every metapath aligned, true snapshots."""
+"""Pipelines on graphs of several types.
+
+No leak, same bits on disk, aligned metapaths, true snapshots.
+"""
 
 import numpy as np
 import pytest
@@ -26,8 +29,11 @@ METHODS = [
 ]
 
 
-def made(seed=0, n=150):
-    """Papers that cite and share authors and a field; fields have features, authors have neither features nor time."""
+def build_graph(seed=0, n=150):
+    """Papers that cite and share authors and a field.
+
+    Fields have features, authors have neither features nor time.
+    """
     rng = np.random.default_rng(seed)
 
     def edges(left, right, count):
@@ -56,7 +62,7 @@ def made(seed=0, n=150):
 
 @pytest.fixture(scope="module")
 def graph():
-    return made()
+    return build_graph()
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +85,13 @@ def shared(graph):
 )
 def test_target_labels_are_out_of_reach(shared, model, method):
     """The law: scrambled labels at or after the cutoff change no bit of any prediction."""
-    found = [
+    results = [
         Pipeline(model, method, **QUICK).fit(g, inputs=inputs).predict_proba(g, inputs=inputs)
         for g, inputs in shared[model]
     ]
-    assert np.array_equal(*found)
-    assert np.isfinite(found[0]).all()
-    np.testing.assert_allclose(found[0].sum(1), 1, atol=1e-5)
+    assert np.array_equal(*results)
+    assert np.isfinite(results[0]).all()
+    np.testing.assert_allclose(results[0].sum(1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -115,10 +121,10 @@ def test_on_a_graph_of_one_type_too(model, tmp_path):
     assert np.array_equal(p.predict_proba(g), Pipeline.load(tmp_path / "model").predict_proba(g))
 
 
-# -- what the model is shown
+# -- model inputs
 
 
-def test_every_metapath_is_shown_grouped_by_its_last_relation(graph):
+def test_metapaths_are_inputs_grouped_by_their_last_relation(graph):
     inputs = Inputs(graph.masked(CUT))
     names = [path_name(path) for path in inputs.paths()]
     assert set(names) == set(metapath_hops(graph.undirected()))
@@ -143,15 +149,15 @@ def test_squashed_inputs_are_those_of_every_relation_and_iteration(graph, text):
     view, method = graph.masked(CUT), Method.parse(text)
     inputs = Pipeline("rphgnn", hops=3).inputs(view)
     hops, _ = inputs.model_inputs(method, CUT)
-    found = squash(graph.undirected(), iterations=3, weighting="pmp")
+    squashed = squash(graph.undirected(), iterations=3, weighting="pmp")
     # What went there and back is joined by the features themselves.
-    there_and_back = [name.count("-") == 4 for name in found]
+    there_and_back = [name.count("-") == 4 for name in squashed]
     parts = [
         [0] * joined + [3 * k + 1, 3 * k + 2, 3 * k + 3] for k, joined in enumerate(there_and_back)
     ]
     assert inputs.groups(method) == [[0], *parts]
     assert sum(there_and_back) == 3
-    expected = [hop for each in found.values() for hop in each]
+    expected = [hop for each in squashed.values() for hop in each]
     last = graph.time == graph.times[-1]  # the newest see the graph as it is, snapshot or not
     for hop, wanted in zip(hops[1:], expected, strict=True):
         np.testing.assert_array_equal(hop[last], wanted[last])
@@ -220,7 +226,7 @@ def test_snapshots_show_every_node_the_graph_of_its_time(graph, text):
 
 
 def test_newer_nodes_change_no_snapshot_of_older_ones(graph):
-    """Through an author, too, a paper hears of no paper after its own time."""
+    """Through an author, too, a paper receives nothing from later papers."""
     method = Method.parse("pmp+snapshot")
     view = graph.masked(CUT)
     whole, _ = Inputs(view).model_inputs(method, CUT)
@@ -246,7 +252,7 @@ def test_nothing_but_a_field_has_features(graph):
 
 
 def test_own_label_is_left_out_of_every_label_metapath(graph):
-    """Another label of one paper changes what others hear, never what it hears itself."""
+    """Another label of one paper changes inputs of others, never its own."""
     paper = int(np.flatnonzero(graph.time == 2001)[0])
     y = np.array(graph.y)
     y[paper] = (y[paper] + 1) % 3
@@ -359,7 +365,10 @@ def test_features_in_half_precision_can_be_aligned(method):
 
 @pytest.mark.parametrize("edges", [("a", "writes", "b"), ("b", "of", "a")])
 def test_features_that_do_not_reach_the_nodes_leave_their_degrees(edges):
-    """Only another type has features and no way leads from it to the nodes: they are seen by their edges."""
+    """Only another type has features and no path leads from it to the nodes.
+
+    Their inputs are degrees.
+    """
     own = ig.tsbm(num_nodes=120, num_times=5, num_labels=2, mean_degree=8, seed=0)
     nodes = {
         "p": {"y": own.y, "time": own.time},
@@ -375,7 +384,7 @@ def test_features_that_do_not_reach_the_nodes_leave_their_degrees(edges):
 
 def test_joint_jjnorm_has_one_number_for_the_hops_of_a_relation():
     """As if the hops of a relation were one matrix side by side."""
-    view = made().masked(CUT)
+    view = build_graph().masked(CUT)
     inputs = Inputs(view)
     raw = inputs.model_inputs(Method.parse("plain"), CUT)[0]
     joint, single = (
@@ -389,9 +398,9 @@ def test_joint_jjnorm_has_one_number_for_the_hops_of_a_relation():
             side, view.label[nodes], view.time[nodes], target=view.targets()[nodes]
         )
         expected += np.split(moved, np.cumsum([raw[k].shape[1] for k in group])[:-1], axis=1)
-    for found, wanted in zip(joint, expected, strict=True):
+    for hop, wanted in zip(joint, expected, strict=True):
         np.testing.assert_allclose(
-            np.asarray(found.rows(np.arange(len(nodes)))), wanted, rtol=1e-4, atol=1e-5
+            np.asarray(hop.rows(np.arange(len(nodes)))), wanted, rtol=1e-4, atol=1e-5
         )
     several = [k for group in inputs.groups(Method())[1:] if len(group) > 1 for k in group]
     assert several

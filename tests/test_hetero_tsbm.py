@@ -1,4 +1,7 @@
-"""The heterogeneous block model draws what it says: sizes, block frequencies, decay in time, homophily, one seed."""
+"""The heterogeneous block model.
+
+Sizes, block frequencies, decay in time, homophily, reproducible by seed.
+"""
 
 import numpy as np
 import pytest
@@ -35,7 +38,9 @@ def block_counts(law, links):
 
 
 def block_chances(law):
-    """Probability and number of pairs by label and period of both ends, from the definition, pair by pair."""
+    """Probability and number of pairs by label and period of both ends, from the definition, pair
+    by pair.
+    """
     same, different = law.bases()
     labels = np.arange(law.num_labels)
     base = np.where(labels[:, None] == labels[None, :], same, different)
@@ -84,14 +89,14 @@ def test_every_pair_of_nodes_has_its_own_chance():
     rows, columns = sides(2, 12, 10, 2, 2)
     law = Links("writes", rows, columns, 40, 0.5, 2, 2, 0.6)
     times = 1000
-    seen = np.zeros((12, 10))
+    counts = np.zeros((12, 10))
     for k in range(times):
         links = law.draw(np.random.SeedSequence(k))
-        np.add.at(seen, tuple(links), 1)
+        np.add.at(counts, tuple(links), 1)
     chance, _ = block_chances(law)
     p = chance[rows.label[:, None], rows.period[:, None], columns.label[None], columns.period[None]]
-    assert seen.max() <= times
-    assert np.abs((seen / times - p) / np.sqrt(p * (1 - p) / times)).max() < 4.5
+    assert counts.max() <= times
+    assert np.abs((counts / times - p) / np.sqrt(p * (1 - p) / times)).max() < 4.5
 
 
 def test_sizes_types_and_directions():
@@ -104,8 +109,8 @@ def test_sizes_types_and_directions():
         (TOPIC, 12_000),
         (AFFILIATED, 3_000),
     ):
-        found = graph.relations[triple].num_edges
-        assert abs(found - expected) < 5 * np.sqrt(expected)
+        num_edges = graph.relations[triple].num_edges
+        assert abs(num_edges - expected) < 5 * np.sqrt(expected)
     newer, older = graph.relations[CITES].edge_index
     assert (newer > older).all()
     assert (graph.time[newer] >= graph.time[older]).all()

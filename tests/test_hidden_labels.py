@@ -1,4 +1,4 @@
-"""Labels of targets change nothing, whatever they are and whichever command is asked: not a byte, but for its cost."""
+"""Labels of targets change no byte of any command's output, except measured costs."""
 
 import json
 import re
@@ -21,7 +21,10 @@ LINKS = {"citations": 900, "writes": 500, "topics": 600, "affiliations": 130}
 
 
 def graph_of(kind):
-    """A small graph; class 2 is seen in the last labelled period only, after the cutoff of every fold but the last."""
+    """A small graph.
+
+    Class 2 occurs in the last labelled period only, after the cutoff of every fold but the last.
+    """
     if kind == "hetero":
         g = hetero_tsbm(
             num_papers=320, num_authors=120, num_fields=20, num_institutions=6, **LINKS, **SIZES
@@ -43,7 +46,7 @@ def with_labels(g, y):
 
 
 def other_labels(g):
-    """Targets carry other labels, some of them of a class that nobody else has."""
+    """Targets carry other labels, some of them of a class without other nodes."""
     odd = (g.time >= CUTOFF) & (np.arange(g.num_nodes) % 4 == 0)
     return with_labels(g, np.where(odd, 3, scrambled(g, CUTOFF).y))
 
@@ -64,7 +67,10 @@ TRIED = ["--candidates", "plain,labels+smooth", "--model", "linear", "--folds", 
 
 
 def outputs(where, *commands):
-    """All that commands print and write about the graph in `where`, by name; costs are taken out."""
+    """All that commands print and write about the graph in `where`, by name.
+
+    Costs are taken out.
+    """
     graph, out, at = where / "graph", where / "out", ["--cutoff", CUTOFF]
     asked = {
         "run": ["run", graph, "--out", out, *at, *TRIED, "--seeds", "1"],
@@ -74,17 +80,17 @@ def outputs(where, *commands):
         "backtest": ["backtest", graph, *at, *TRIED],
         "check": ["check", graph, *at],
     }
-    said = {}
+    contents = {}
     for name in commands:
         done = here(*asked[name], *([] if name == "report" else ["--json", where / f"{name}.json"]))
         assert done.exit_code == 0, done.output
-        said[f"{name} printed"] = done.output.encode()
+        contents[f"{name} printed"] = done.output.encode()
     files = [file for file in sorted(where.rglob("*")) if file.is_file()]
     files = [file for file in files if not {"work", "graph"} & set(file.relative_to(where).parts)]
-    said |= {str(file.relative_to(where)): file.read_bytes() for file in files}
+    contents |= {str(file.relative_to(where)): file.read_bytes() for file in files}
     return {
         name: without_cost(content.replace(str(where).encode(), b""))
-        for name, content in said.items()
+        for name, content in contents.items()
     }
 
 
@@ -93,9 +99,9 @@ def without_cost(content):
     return re.sub(rb"\b[0-9.]+ (s|kB|MB|GB)\b|\b[0-9]+ min [0-9]+ s\b", b"", content)
 
 
-def assert_same(found):
-    assert found[0].keys() == found[1].keys()
-    assert [name for name in found[0] if found[0][name] != found[1][name]] == []
+def assert_same(results):
+    assert results[0].keys() == results[1].keys()
+    assert [name for name in results[0] if results[0][name] != results[1][name]] == []
 
 
 LEARNING = ("run", "predict", "report", "diagnose", "backtest")
@@ -103,40 +109,43 @@ LEARNING = ("run", "predict", "report", "diagnose", "backtest")
 
 @pytest.mark.parametrize(("kind", "commands"), [("one type", LEARNING), ("hetero", LEARNING[:2])])
 def test_no_command_notices_labels_of_targets(kind, commands, tmp_path):
-    g, found = graph_of(kind), []
+    g, results = graph_of(kind), []
     for name, each in {"0": g, "1": other_labels(g)}.items():
         each.save(tmp_path / name / "graph")
-        found.append(outputs(tmp_path / name, *commands))
+        results.append(outputs(tmp_path / name, *commands))
     assert {
         "out/predictions.csv",
         "out/summary.json",
         "out/report.html",
         "out/model/ensemble.json",
-    } <= found[0].keys()
-    assert_same(found)
+    } <= results[0].keys()
+    assert_same(results)
 
 
 def test_a_check_says_what_is_there_and_nothing_about_who_has_it(tmp_path):
-    g, found = graph_of("one type"), []
+    g, results = graph_of("one type"), []
     for name, each in {"0": g, "1": scrambled(g, CUTOFF)}.items():
         each.save(tmp_path / name / "graph")
-        found.append(outputs(tmp_path / name, "check"))
-    assert_same(found)
+        results.append(outputs(tmp_path / name, "check"))
+    assert_same(results)
 
 
 def test_names_of_hidden_classes_are_nowhere(tmp_path):
-    """In tables classes are known by their names; new ones sort first, between the others and last."""
-    g, found = graph_of("one type"), []
+    """In tables classes are known by their names.
+
+    New ones sort first, between the others and last.
+    """
+    g, results = graph_of("one type"), []
     new = np.flatnonzero(g.time >= CUTOFF)[::4]
     y = np.array(scrambled(g, CUTOFF).y)
     y[new] = 3 + np.arange(len(new)) % 3
     for name, each in {"0": g, "1": with_labels(g, y)}.items():
         (tmp_path / name).mkdir()
         as_tables(each, tmp_path / name / "graph", [*NAMES, "a-new", "n-new", "z-new"])
-        found.append(outputs(tmp_path / name, "run", "predict"))
-    assert_same(found)
-    assert b"-new" not in b"".join(found[1].values())
-    assert b"r-late" in found[1]["out/predictions.csv"]
+        results.append(outputs(tmp_path / name, "run", "predict"))
+    assert_same(results)
+    assert b"-new" not in b"".join(results[1].values())
+    assert b"r-late" in results[1]["out/predictions.csv"]
 
 
 PARTS = {
@@ -172,18 +181,20 @@ FITS += [("one type", "gcn", "eerm+gsmp"), ("one type", "sage", "eerm+cmd+vrex+k
 
 @pytest.mark.parametrize(("kind", "model", "method"), FITS)
 def test_no_fit_notices_labels_of_targets(kind, model, method, tmp_path):
-    g, found = graph_of(kind), []
+    g, results = graph_of(kind), []
     for name, each in {"0": g, "1": other_labels(g)}.items():
-        made = Pipeline(model, method, cutoff=CUTOFF, hidden=4, epochs=2, device="cpu").fit(each)
-        made.save(tmp_path / name)
+        pipeline = Pipeline(model, method, cutoff=CUTOFF, hidden=4, epochs=2, device="cpu").fit(
+            each
+        )
+        pipeline.save(tmp_path / name)
         files = {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()}
-        found.append((made.predict_proba(each).tobytes(), files))
-    assert found[0] == found[1]
+        results.append((pipeline.predict_proba(each).tobytes(), files))
+    assert results[0] == results[1]
 
 
 def test_a_hidden_word_among_numbers_changes_no_order():
     """A column of numbers is text once a target has a word in it; classes stay in their order."""
-    g, found = graph_of("one type"), []
+    g, results = graph_of("one type"), []
     past = [["2", "10", "9"][k] for k in g.y]
     for hidden in ("2", "x"):
         label = [hidden if t >= CUTOFF else one for one, t in zip(past, g.time, strict=True)]
@@ -196,42 +207,48 @@ def test_a_hidden_word_among_numbers_changes_no_order():
             "b": g.x[:, 1],
         }
         edges = {"source": g.edge_index[0], "target": g.edge_index[1]}
-        made = Pipeline("sign", "labels", cutoff=CUTOFF, hidden=4, epochs=2).fit(
+        pipeline = Pipeline("sign", "labels", cutoff=CUTOFF, hidden=4, epochs=2).fit(
             graph := ig.from_tables(nodes, edges)
         )
-        found.append(
+        results.append(
             (
-                made.predict_proba(graph).tolist(),
-                [str(name) for name in made.fitted.schema.label_names],
+                pipeline.predict_proba(graph).tolist(),
+                [str(name) for name in pipeline.fitted.schema.label_names],
             )
         )
-    assert found[0] == found[1]
-    assert found[0][1] == ["2", "9", "10"]
+    assert results[0] == results[1]
+    assert results[0][1] == ["2", "9", "10"]
 
 
 def test_predictions_are_numbered_as_in_the_graph():
-    """Only targets are of class "b": the fit knows "a" and "c", whose numbers in the graph stay 0 and 2."""
+    """Only targets are of class "b".
+
+    The fit knows "a" and "c", whose numbers in the graph stay 0 and 2.
+    """
     g = ig.tsbm(num_nodes=200, num_times=6, num_labels=2, feature_std=0.1, seed=0)
     y = np.where((g.time == 5) & (np.arange(200) % 5 == 0), 1, 2 * g.y)
     g = ig.TemporalGraph(
         x=g.x, y=y, time=g.time, edge_index=g.edge_index, label_names=["a", "b", "c"]
     )
     p = Pipeline("linear", "features", cutoff=5, epochs=50).fit(g)
-    said, truth = p.predict(g), y[g.time == 5]
-    assert set(said) == {0, 2}
+    predicted, truth = p.predict(g), y[g.time == 5]
+    assert set(predicted) == {0, 2}
     with pytest.warns(UserWarning, match="they count as errors"):
-        assert (said == truth).mean() == pytest.approx(p.score(g))
-    assert (said == truth)[truth != 1].mean() > 0.9
+        assert (predicted == truth).mean() == pytest.approx(p.score(g))
+    assert (predicted == truth)[truth != 1].mean() > 0.9
 
 
-# -- what comes later than a fold, in features, rows and types
+# -- features, rows and types after a fold
 
 FOLD = 4  # cutoff of an older fold
 RNG = 7
 
 
 def author_tables():
-    """Papers with a column of every kind, and authors without a time; every third author is new from FOLD on."""
+    """Papers with a column of every kind, and authors without a time.
+
+    Every third author is new from FOLD on.
+    """
     rng = np.random.default_rng(RNG)
     size, authors = 240, 60
     time = np.sort(rng.integers(0, 8, size))
@@ -269,8 +286,8 @@ def graph_of_tables(nodes, writes, lives, **options):
     return ig.from_tables(nodes, edges, target="paper", quiet=True, **options)
 
 
-def seen_by_fold(g, embed="none", model="linear"):
-    """What a fit at an older cutoff says about its own window, bit by bit."""
+def inputs_of_folds(g, embed="none", model="linear"):
+    """Predictions of a fit at an older cutoff for its own window, bit by bit."""
     then = g.upto(FOLD)
     p = Pipeline(model, "labels", cutoff=FOLD, hidden=4, epochs=3, embed=embed, device="cpu")
     return p.fit(then).predict_proba(then).tobytes()
@@ -298,7 +315,7 @@ def test_nodes_without_a_time_that_come_after_a_fold_do_not_change_it(embed):
         }
         other = graph_of_tables(nodes | {"author": people}, writes, lives, cutoff=6)
     first = graph_of_tables(nodes, writes, lives, cutoff=6)
-    assert seen_by_fold(first, embed) == seen_by_fold(other, embed)
+    assert inputs_of_folds(first, embed) == inputs_of_folds(other, embed)
 
 
 def test_untimed_nodes_are_known_through_edges_that_exist_by_then():
@@ -363,7 +380,7 @@ def test_what_targets_hold_in_a_column_changes_no_kind_and_no_fold(column):
     kinds = [g.nodes["paper"].columns.kinds for g in graphs]
     assert kinds[0] == kinds[1]
     assert list(kinds[0]) == sorted(["pages", "venue", "title", "sent", "vector"])
-    assert seen_by_fold(graphs[0]) == seen_by_fold(graphs[1])
+    assert inputs_of_folds(graphs[0]) == inputs_of_folds(graphs[1])
     p = Pipeline("linear", cutoff=6, epochs=2).fit(graphs[1])
     assert np.isfinite(p.predict_proba(graphs[1])).all()
 
@@ -378,8 +395,10 @@ def test_a_check_says_how_many_later_rows_do_not_fit(tmp_path):
     done = here("check", tmp_path, "--cutoff", "7")
     assert done.exit_code == 0, done.output
     assert "size: number" in done.output
-    said = " ".join(done.output.split())
-    assert "column 'size': 5 of 10 rows from 7 on are not numbers; they are read as missing" in said
+    output = " ".join(done.output.split())
+    assert (
+        "column 'size': 5 of 10 rows from 7 on are not numbers; they are read as missing" in output
+    )
 
 
 def with_target_labels(nodes, new):
@@ -400,15 +419,18 @@ HIDDEN_LABELS = {
 
 @pytest.mark.parametrize("embed", ["none", "spectral"])
 def test_no_fold_of_several_types_notices_labels_of_targets(embed):
-    """Labels reach papers through authors without a time: the history of an author is that before a cutoff."""
+    """Labels reach papers through authors without a time.
+
+    The history of an author is that before a cutoff.
+    """
     nodes, writes, lives = author_tables()
     if embed == "spectral":
         nodes["author"] = {"id": nodes["author"]["id"]}
-    found = set()
+    results = set()
     for new in HIDDEN_LABELS.values():
         g = graph_of_tables(with_target_labels(nodes, new), writes, lives, cutoff=6)
         p = Pipeline("linear", "labels", cutoff=6, epochs=2, embed=embed, device="cpu")
-        walked = ig.backtest(g, candidates=["labels"], folds=2, pipeline=p, cutoff=6)
-        said = without_cost(json.dumps(encode(walked)).encode())
-        found.add((p.fit(g).predict_proba(g).tobytes(), said))
-    assert len(found) == 1
+        backtest = ig.backtest(g, candidates=["labels"], folds=2, pipeline=p, cutoff=6)
+        stored = without_cost(json.dumps(encode(backtest)).encode())
+        results.add((p.fit(g).predict_proba(g).tobytes(), stored))
+    assert len(results) == 1

@@ -1,4 +1,7 @@
-"""History features: equal to naive loops, blind to what is not known yet, the same on every engine."""
+"""History features.
+
+Equal to naive loops, blind to what is not known yet, the same on every engine.
+"""
 
 from dataclasses import replace
 
@@ -215,7 +218,7 @@ def test_some_rows_are_rows_of_all():
     assert np.array_equal(history_columns(view, nodes), history_columns(view, np.arange(90))[nodes])
 
 
-# -- what is not known yet
+# -- values that are not known yet
 
 
 def changed_rows(view, rows, seed=1):
@@ -281,7 +284,7 @@ def test_a_training_row_knows_as_little_of_its_period_as_a_target():
     assert np.array_equal(history_columns(view, rows), history_columns(other, rows))
 
 
-# -- where it is computed, and what it is offered for
+# -- engines, and graphs with history features
 
 
 @pytest.mark.parametrize("method", ["history", "features+history", "labels+history+recency"])
@@ -319,7 +322,7 @@ def test_exact_times_and_delays_are_saved(tmp_path):
     [
         ({"timestamp": np.zeros(3)}, r"match.timestamp has shape \(3,\) for 90 nodes"),
         ({"timestamp": np.full(90, np.nan)}, "match.timestamp is not finite at node 0"),
-        ({"timestamp": -np.arange(90.0)}, "give timestamps in the order of the times"),
+        ({"timestamp": -np.arange(90.0)}, "pass timestamps in the order of the times"),
         ({"label_delay": -1}, "label_delay=-1 must be a number of 0 or more"),
     ],
 )

@@ -1,4 +1,7 @@
-"""What a run hands on: the model card, experiment trackers; and time weights in mini-batches of PyG."""
+"""Outputs for other tools.
+
+The model card, experiment trackers, time weights in mini-batches of PyG.
+"""
 
 import sys
 from dataclasses import replace
@@ -80,11 +83,11 @@ def test_what_it_says_about_loading_works(graph, done, monkeypatch):
 def test_it_is_sealed_with_the_model(done):
     _, out = done
     file = out / "model" / "README.md"
-    kept = file.read_bytes()
-    file.write_bytes(kept + b"!")
+    content = file.read_bytes()
+    file.write_bytes(content + b"!")
     with pytest.raises(ig.InputError, match=r"README\.md is missing or has changed"):
         ig.Ensemble.load(out / "model")
-    file.write_bytes(kept)
+    file.write_bytes(content)
     assert np.isfinite(ig.Ensemble.load(out / "model").weights).all()
 
 
@@ -123,31 +126,31 @@ def test_a_run_as_names_and_numbers(done):
     assert all(type(value) is float for value in metrics.values())
 
 
-def test_mlflow_is_told(done, monkeypatch):
+def test_results_are_logged_to_mlflow(done, monkeypatch):
     summary, out = done
-    told = []
+    logged = []
     calls = ("log_params", "log_metrics", "log_artifact")
     fake = SimpleNamespace(
-        **{name: lambda value, name=name: told.append((name, value)) for name in calls}
+        **{name: lambda value, name=name: logged.append((name, value)) for name in calls}
     )
     monkeypatch.setitem(sys.modules, "mlflow", fake)
     log_to_mlflow(summary)
     params, metrics = flat(summary)
-    assert told == [("log_params", params), ("log_metrics", metrics)]
+    assert logged == [("log_params", params), ("log_metrics", metrics)]
     log_to_mlflow(summary, out)
-    assert told[4:] == [("log_artifact", str(out / name)) for name in FILES]
+    assert logged[4:] == [("log_artifact", str(out / name)) for name in FILES]
     assert all((out / name).is_file() for name in FILES)
 
 
 @pytest.mark.parametrize("active", [True, False])
-def test_wandb_is_told(done, monkeypatch, active):
+def test_results_are_logged_to_wandb(done, monkeypatch, active):
     summary, out = done
     config, logged, saved = {}, {}, []
     run = SimpleNamespace(
         config=config, log=logged.update, save=lambda path, **how: saved.append((path, how))
     )
-    made = SimpleNamespace(run=run if active else None, init=lambda: run)
-    monkeypatch.setitem(sys.modules, "wandb", made)
+    fake = SimpleNamespace(run=run if active else None, init=lambda: run)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
     log_to_wandb(summary, out)
     assert (config, logged) == flat(summary)
     assert saved == [(str(out / name), {"base_path": str(out), "policy": "now"}) for name in FILES]
@@ -168,7 +171,9 @@ def test_a_tracker_that_is_not_there(done, monkeypatch, log):
 def test_weights_of_a_batch_are_those_of_the_whole_graph(transform):
     data = ig.to_pyg(ig.tsbm(num_nodes=150, num_times=6, num_labels=2, num_features=3, seed=0))
     weighted = transform(data)
-    nodes, edges, _, kept = k_hop_subgraph(torch.arange(5), 1, data.edge_index, relabel_nodes=True)
+    nodes, edges, _, edge_mask = k_hop_subgraph(
+        torch.arange(5), 1, data.edge_index, relabel_nodes=True
+    )
     batch = weighted.subgraph(nodes)
     weight = {
         tuple(pair): w
@@ -179,7 +184,7 @@ def test_weights_of_a_batch_are_those_of_the_whole_graph(transform):
         weight[tuple(pair)] for pair in nodes[batch.edge_index].T.tolist()
     ] == batch.edge_weight.tolist()
     assert [weight[tuple(pair)] for pair in nodes[edges].T.tolist()] == weighted.edge_weight[
-        kept
+        edge_mask
     ].tolist()
 
 

@@ -55,6 +55,7 @@ def test_processes_do_not_change_a_back_test(graph, part_from_outside):
     assert_same(one, search(graph, jobs=2))
 
 
+@pytest.mark.usefixtures("without_page")
 @needs_two_cores
 def test_processes_do_not_change_a_run(graph, tmp_path):
     tables = []
@@ -154,7 +155,7 @@ def test_the_number_of_jobs(graph):
 
 @pytest.mark.parametrize("jobs", [0, -1, "many", 1.5, True])
 def test_refused_numbers_of_jobs(graph, jobs):
-    with pytest.raises(InputError, match=r"jobs=.* give a whole number of at least 1, or 'auto'"):
+    with pytest.raises(InputError, match=r"jobs=.* use a whole number of at least 1, or 'auto'"):
         search(graph, jobs=jobs, candidates=["labels"])
 
 

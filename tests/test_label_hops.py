@@ -1,4 +1,4 @@
-"""Label hops: own label excluded exactly, targets' labels out of reach, rows that sum to what they should."""
+"""Label hops exclude the own label exactly, ignore target labels and have the right sums."""
 
 import numpy as np
 import pytest
@@ -54,9 +54,11 @@ def naive(view, method, norm, self_loop, hops, renormalize):
 def test_equals_leaving_the_own_label_out(seed, weighted, method, norm, self_loop, renormalize):
     view = random_graph(seed, weighted).masked(CUTOFF)
     options = {"norm": norm, "self_loop": self_loop, "renormalize": renormalize}
-    for hop, found in enumerate(label_hops(view, weighting=method, hops=2, **options), start=1):
+    for hop, hop_values in enumerate(
+        label_hops(view, weighting=method, hops=2, **options), start=1
+    ):
         expected = naive(view, method, norm, self_loop, hop, renormalize)
-        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(hop_values, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_flipping_the_own_label_changes_nothing_for_oneself():

@@ -17,8 +17,8 @@ NUM_LABELS, CUTOFF = 3, 10
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a method may be given. `label` holds the truth of the targets too: no method may look at it."""
+class Inputs:
+    """Inputs of methods. `label` has the truth of the targets too: no method may read it."""
 
     message: np.ndarray
     previous: np.ndarray
@@ -148,7 +148,7 @@ def method(request):
 
 @pytest.fixture(scope="module")
 def base():
-    return Given.drawn()
+    return Inputs.drawn()
 
 
 @pytest.fixture(scope="module")
@@ -157,9 +157,9 @@ def usual(base):
     return {id(method): np.asarray(method.call(base)) for method in METHODS.values()}
 
 
-def close(found, expected, **tolerance):
+def close(result, expected, **tolerance):
     np.testing.assert_allclose(
-        np.asarray(found), expected, **{"rtol": 1e-7, "atol": 1e-9, **tolerance}
+        np.asarray(result), expected, **{"rtol": 1e-7, "atol": 1e-9, **tolerance}
     )
 
 
@@ -180,7 +180,7 @@ def test_labels_of_targets_do_not_matter(method, base, usual, seed):
     np.testing.assert_array_equal(
         np.asarray(method.call(replace(base, label=label))), usual[id(method)]
     )
-    column = label.astype(np.int32)[:, None]  # as OGB keeps them
+    column = label.astype(np.int32)[:, None]  # as OGB stores them
     np.testing.assert_array_equal(
         np.asarray(method.call(replace(base, label=column))), usual[id(method)]
     )
@@ -196,7 +196,7 @@ def test_labels_of_the_past_do_matter_where_they_should(method, base, usual):
 def test_the_order_of_nodes_does_not_matter(method, base, usual, seed):
     order = np.random.default_rng(seed).permutation(len(base.time))
     place = np.argsort(order)
-    moved = Given(
+    moved = Inputs(
         message=base.message[order],
         previous=base.previous[order],
         label=base.label[order],
@@ -212,28 +212,28 @@ def test_the_order_of_nodes_does_not_matter(method, base, usual, seed):
 def test_the_order_of_edges_does_not_matter(method, base, usual, seed):
     order = np.random.default_rng(seed).permutation(base.edge_index.shape[1])
     expected = usual[id(method)]
-    found = method.call(replace(base, edge_index=base.edge_index[:, order]))
-    close(found, expected[order] if method.per == "edge" else expected, rtol=1e-6)
+    result = method.call(replace(base, edge_index=base.edge_index[:, order]))
+    close(result, expected[order] if method.per == "edge" else expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_nothing_given_is_changed(method, base, library):
-    given_data = base.to(library)  # read-only in numpy
-    method.call(given_data)
+def test_inputs_are_not_changed(method, base, library):
+    inputs = base.to(library)  # read-only in numpy
+    method.call(inputs)
     for name in ("message", "previous", "label", "time", "edge_index"):
-        np.testing.assert_array_equal(np.asarray(getattr(given_data, name)), getattr(base, name))
+        np.testing.assert_array_equal(np.asarray(getattr(inputs, name)), getattr(base, name))
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("floats", [np.float32, np.float64])
-def test_library_and_type_are_kept(method, base, library, floats):
-    found = method.call(base.to(library, floats))
+def test_library_and_dtype_are_preserved(method, base, library, floats):
+    result = method.call(base.to(library, floats))
     if method.per == "graph":
-        assert type(found) is np.ndarray  # small results are numpy whatever came
-        assert found.dtype == np.float64
+        assert type(result) is np.ndarray  # small results are always numpy
+        assert result.dtype == np.float64
     else:
-        assert isinstance(found, torch.Tensor if library == "torch" else np.ndarray)
-        assert np.asarray(found).dtype == (floats if method.per == "node" else np.float32)
+        assert isinstance(result, torch.Tensor if library == "torch" else np.ndarray)
+        assert np.asarray(result).dtype == (floats if method.per == "node" else np.float32)
 
 
 @pytest.mark.parametrize("floats", [np.float32, np.float64])

@@ -1,4 +1,7 @@
-"""The leaderboard: rivals see no label to be predicted, cells are kept, the page says what it should."""
+"""The leaderboard.
+
+Competing methods receive no target label, cells are stored, the page is complete.
+"""
 
 import numpy as np
 import pytest
@@ -63,11 +66,13 @@ def test_rivals_learn_from_the_past_alone(name, kind):
     if name.startswith("trees"):
         pytest.importorskip("lightgbm")
     graph = GRAPHS[kind]()
-    found = [EVERY[name](each.masked(CUTOFF), 0) for each in (graph, scrambled(graph))]
-    np.testing.assert_array_equal(*found)
-    assert found[0].shape == ((graph.time >= CUTOFF).sum(), 3)
-    np.testing.assert_allclose(found[0].sum(1), 1, atol=1e-5)
-    assert (found[0].argmax(1) == graph.y[graph.time >= CUTOFF]).mean() > 0.36  # chance is a third
+    results = [EVERY[name](each.masked(CUTOFF), 0) for each in (graph, scrambled(graph))]
+    np.testing.assert_array_equal(*results)
+    assert results[0].shape == ((graph.time >= CUTOFF).sum(), 3)
+    np.testing.assert_allclose(results[0].sum(1), 1, atol=1e-5)
+    assert (
+        results[0].argmax(1) == graph.y[graph.time >= CUTOFF]
+    ).mean() > 0.36  # chance is a third
 
 
 @pytest.mark.parametrize("name", ["logistic", "gcn", "label-propagation"])
@@ -80,9 +85,9 @@ def test_rivals_do_without_features(name):
 def test_the_past_is_chosen_by_its_last_periods():
     y, time = np.arange(40) % 2, np.repeat([0, 1, 2, 3, 4], [10, 17, 2, 1, 10])
     view = ig.TemporalGraph(y=y, time=time, edge_index=np.zeros((2, 0), int)).masked(4)
-    past, held = rivals.hold_out(view)
+    past, held_out = rivals.hold_out(view)
     assert past.cutoff == 2  # time 3 alone holds 1 of 30 labels
-    assert held.rows.tolist() == [27, 28, 29]
+    assert held_out.rows.tolist() == [27, 28, 29]
     assert (past.y[27:] == -1).all()
     with pytest.raises(InputError, match="use labels of at least two"):
         rivals.hold_out(view.masked(1))
@@ -119,12 +124,12 @@ def test_a_cell_is_scored_after_the_method_has_answered(tmp_path, monkeypatch):
         return np.eye(3)[graph.y[view.targets()]]
 
     monkeypatch.setitem(rivals.RIVALS, "guess", guess)
-    found = {
+    scores = {
         record.row: record.score
         for record in leaderboard.cell("small", tmp_path, "guess", 0, tmp_path)
     }
-    assert [found[row] for row in ("accuracy", "macro-F1", "calibration error")] == [1, 1, 0]
-    assert found["memory"] > 10
+    assert [scores[row] for row in ("accuracy", "macro-F1", "calibration error")] == [1, 1, 0]
+    assert scores["memory"] > 10
 
 
 def no_memory(view, seed):
@@ -203,10 +208,10 @@ def test_the_page_of_rivals_holds_each_against_plain():
     records = [
         record
         for graph in ("g", "h")
-        for method, said in outcomes.items()
+        for method, outcome in outcomes.items()
         if (graph, method) != ("h", "g-only")
         for record in leaderboard.records_of(
-            leaderboard.Outcome(said),
+            leaderboard.Outcome(outcome),
             np.arange(40),
             truth,
             Record("leaderboard", graph, "memory", method, 0, 99.6, 2.0),

@@ -1,4 +1,4 @@
-"""Losses, terms, schedules, optimisers, hidden labels and stages: what a step learns from, and from nothing else."""
+"""Losses, terms, schedules, optimisers, hidden labels and stages: which rows a step learns from."""
 
 import math
 from dataclasses import dataclass, replace
@@ -119,8 +119,8 @@ def test_the_epoch_is_chosen_by_loss_if_asked(view):
             Split(split_rows(view).train, valid[:0]),
             replace(CPU, epochs=epochs, lr=0.2),
         )
-        said = predict(one.model, task, valid)[np.arange(len(valid)), view.y[valid]]
-        losses.append(-np.log(said).mean())
+        probabilities = predict(one.model, task, valid)[np.arange(len(valid)), view.y[valid]]
+        losses.append(-np.log(probabilities).mean())
     assert result.best_epoch == int(np.argmin(losses)) + 1
     assert result.valid_score == result.history[result.best_epoch - 1].score
 
@@ -129,7 +129,7 @@ def test_the_epoch_is_chosen_by_loss_if_asked(view):
 
 
 def step_of(logits, others):
-    """A step whose rows are the first ones; asked again, it gives the logits as they are."""
+    """A step whose rows are the first ones; a second call gives the same logits."""
     rows = torch.arange(len(logits) // 2)
     return Step(
         rows,
@@ -145,22 +145,22 @@ def step_of(logits, others):
 
 @dataclass(frozen=True, eq=False)
 class Watching:
-    """A term that adds nothing and keeps what it saw."""
+    """A term that adds nothing and records its inputs."""
 
-    seen: list
+    steps: list
 
     def __call__(self, step):
         more, hidden = step.again(torch.arange(5))
-        self.seen.append((step, more.detach(), hidden.detach()))
+        self.steps.append((step, more.detach(), hidden.detach()))
         return step.logits.sum() * 0
 
 
 def test_a_term_of_zero_changes_no_weight_and_sees_the_step(view):
-    seen, split = [], split_rows(view)
-    a, b = trained(view, terms=(Watching(seen),)), trained(view)
-    # dropout draws for the rows asked again, so only the first step is the same
+    steps, split = [], split_rows(view)
+    a, b = trained(view, terms=(Watching(steps),)), trained(view)
+    # dropout draws again for a second call, so only the first step is the same
     assert a.history[0].loss == b.history[0].loss
-    step, more, hidden = seen[0]
+    step, more, hidden = steps[0]
     assert step.rows.tolist() == split.train.tolist()
     assert step.labels.tolist() == view.y[split.train].tolist()
     assert step.hidden.shape == (len(split.train), 8)
@@ -171,16 +171,16 @@ def test_a_term_of_zero_changes_no_weight_and_sees_the_step(view):
 
 
 def test_hidden_of_a_spatial_model_is_that_of_the_rows(view):
-    seen, split = [], split_rows(view)
+    steps, split = [], split_rows(view)
     task = GraphTask(view.x, Propagation.of(view))
     fit(
         lambda: GCN(4, LABELS, 8),
         task,
         view.y,
         split,
-        replace(CPU, epochs=1, terms=(Watching(seen),)),
+        replace(CPU, epochs=1, terms=(Watching(steps),)),
     )
-    step, _, hidden = seen[0]
+    step, _, hidden = steps[0]
     assert step.hidden.shape == (len(split.train), 8)
     assert hidden.shape == (5, 8)
 
@@ -190,18 +190,18 @@ def test_distillation_is_the_divergence_from_the_teacher():
     logits = torch.randn(8, LABELS, dtype=torch.float64)
     teacher = softmax(torch.randn(8, LABELS, dtype=torch.float64), 1).numpy()
     nobody = np.empty(0, np.int64)
-    found = float(
+    loss = float(
         Distillation(teacher, nobody, weight=2.0, temperature=3.0)(step_of(logits, nobody))
     )
     p = np.exp(np.log(teacher[:4]) / 3)
     p /= p.sum(1, keepdims=True)
     q = softmax(logits[:4] / 3, 1).numpy()
-    assert found == pytest.approx(2 * 9 * (p * np.log(p / q)).sum(1).mean(), rel=1e-5)
+    assert loss == pytest.approx(2 * 9 * (p * np.log(p / q)).sum(1).mean(), rel=1e-5)
     own = softmax(logits, 1).numpy()
     assert float(Distillation(own, nobody)(step_of(logits, nobody))) == pytest.approx(0, abs=1e-6)
 
 
-def test_consistency_is_zero_for_equal_certain_views_and_is_made_smaller(view):
+def test_consistency_is_zero_for_equal_certain_views_and_decreases(view):
     certain = torch.eye(LABELS).repeat(2, 1) * 1000
     assert float(Consistency(np.arange(3))(step_of(certain, None))) == pytest.approx(0, abs=1e-6)
     others = np.setdiff1d(np.arange(view.num_nodes), split_rows(view).all)
@@ -223,23 +223,23 @@ def test_consistency_is_zero_for_equal_certain_views_and_is_made_smaller(view):
 # -- labels as inputs
 
 
-def test_a_label_that_is_learned_is_not_told(view):
-    """In a step, every row learned from is one whose own label the model is not given."""
-    split, told = split_rows(view), []
+def test_a_training_label_is_not_a_model_input(view):
+    """In a step, the label of a training row is no input of the model."""
+    split, received = split_rows(view), []
 
-    class Told(GCN):
+    class Recorder(GCN):
         def forward(self, x, propagation):
             if self.training:
-                told.append(x[:, 4:].detach().clone())
+                received.append(x[:, 4:].detach().clone())
             return super().forward(x, propagation)
 
     task = GraphTask(view.x, Propagation.of(view), np.where(view.time < 3, view.y, -1), LABELS)
     assert task.width == 4 + LABELS
     learned = []
     training = replace(CPU, hide_labels=0.5, terms=(RowsOf(learned),))
-    fit(lambda: Told(task.width, LABELS, 8), task, view.y, split, training)
+    fit(lambda: Recorder(task.width, LABELS, 8), task, view.y, split, training)
     assert len(learned) == CPU.epochs
-    for rows, labels in zip(learned, told[::1], strict=False):
+    for rows, labels in zip(learned, received[::1], strict=False):
         assert not labels[rows].any()
         others = np.setdiff1d(split.train, rows)
         assert (labels[others].argmax(1).numpy() == view.y[others]).all()
@@ -256,19 +256,19 @@ class RowsOf:
 
 
 def test_reuse_fills_in_what_is_not_known(view):
-    told = []
+    received = []
 
-    class Told(GCN):
+    class Recorder(GCN):
         def forward(self, x, propagation):
-            told.append(x[:, 4:].detach())
+            received.append(x[:, 4:].detach())
             return super().forward(x, propagation)
 
-    model = Told(4 + LABELS, LABELS, 8).eval()
+    model = Recorder(4 + LABELS, LABELS, 8).eval()
     known = np.where(view.time < 3, view.y, -1)
     task = GraphTask(view.x, Propagation.of(view), known, LABELS, reuse=1)
     with torch.no_grad():
         task.logits(model, torch.arange(3))
-    first, second = told
+    first, second = received
     assert not first[known < 0].any()
     torch.testing.assert_close(second[known < 0].sum(1), torch.ones(int((known < 0).sum())))
     torch.testing.assert_close(second[known >= 0], first[known >= 0])
@@ -304,17 +304,17 @@ def graphs():
 
 @pytest.mark.parametrize("model", ["sign", "sehgnn", "trees", "gcn"])
 @pytest.mark.parametrize("method", ["labels+stages", "stages"])
-def test_stages_are_saved_and_no_hidden_label_is_heard(graphs, model, method, tmp_path):
+def test_stages_are_saved_and_ignore_hidden_labels(graphs, model, method, tmp_path):
     graph = graphs[model]
     options = {"cutoff": 5, "hidden": 8, "epochs": 8, "device": "cpu"}
     p = ig.Pipeline(model, method, **options).fit(graph)
-    said = p.predict_proba(graph)
+    probabilities = p.predict_proba(graph)
     p.save(tmp_path / "m")
     np.testing.assert_allclose(
-        ig.Pipeline.load(tmp_path / "m").predict_proba(graph), said, rtol=1e-6
+        ig.Pipeline.load(tmp_path / "m").predict_proba(graph), probabilities, rtol=1e-6
     )
     other = ig.Pipeline(model, method, **options).fit(ig.audit.scrambled(graph, 5))
-    np.testing.assert_array_equal(other.predict_proba(ig.audit.scrambled(graph, 5)), said)
+    np.testing.assert_array_equal(other.predict_proba(ig.audit.scrambled(graph, 5)), probabilities)
 
 
 def test_later_stages_are_taken_where_they_score_better(graphs):
@@ -327,23 +327,28 @@ def test_later_stages_are_taken_where_they_score_better(graphs):
     assert (len(p.fitted.earlier) == 0) == (p.fitted.valid_score == once.fitted.valid_score)
 
 
-def test_lessons_teach_believed_rows_softly():
-    said = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.5, 0.5]], np.float32)
+def test_confident_rows_get_soft_labels():
+    probabilities = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.5, 0.5]], np.float32)
     label, split = np.array([1, -1, -1, 0]), Split(np.array([0]), np.array([3]))
-    lesson = Reliable(threshold=0.5, weight=2.0, temperature=0.5).lesson(label, split, 2, said)
+    lesson = Reliable(threshold=0.5, weight=2.0, temperature=0.5).lesson(
+        label, split, 2, probabilities
+    )
     assert lesson.split.train.tolist() == [0, 1, 2]  # row 3 is for choosing only
     assert lesson.label.tolist() == [1, 1, 0, 0]
     np.testing.assert_allclose(lesson.weight, [1, 1.6, 1.2, 1])
-    np.testing.assert_allclose(lesson.soft, [[0, 1], *said[1:]])
-    np.testing.assert_allclose(lesson.target[:3], [[0, 1], *sharpened(said[1:3], 0.5)])
-    silent = Reliable(threshold=0.5, weight=0.0).lesson(label, split, 2, said)
+    np.testing.assert_allclose(lesson.soft, [[0, 1], *probabilities[1:]])
+    np.testing.assert_allclose(lesson.target[:3], [[0, 1], *sharpened(probabilities[1:3], 0.5)])
+    silent = Reliable(threshold=0.5, weight=0.0).lesson(label, split, 2, probabilities)
     assert silent.split.train.tolist() == [0]
     assert silent.soft.any(1).all()
 
 
-def test_a_taught_model_is_kept_with_its_teacher_on_every_engine(tmp_path):
-    """Seeds with which a later stage did better; of the model alone the next graph could not be predicted."""
-    taught = 0
+def test_a_distilled_model_is_saved_with_its_teacher_on_every_engine(tmp_path):
+    """Seeds with which a later stage did better.
+
+    Of the model alone the next graph could not be predicted.
+    """
+    num_soft_labels = 0
     for seed in (3, 5, 7):
         graph = ig.tsbm(
             num_nodes=500, num_times=6, num_labels=3, num_features=4, feature_std=1.5, seed=seed
@@ -353,13 +358,13 @@ def test_a_taught_model_is_kept_with_its_teacher_on_every_engine(tmp_path):
         ).fit(graph)
         if not p.fitted.earlier:
             continue
-        taught += 1
-        said = p.predict_proba(graph)
+        num_soft_labels += 1
+        probabilities = p.predict_proba(graph)
         p.save(tmp_path / str(seed))
         again = ig.Pipeline.load(tmp_path / str(seed))
         assert len(again.fitted.earlier) == len(p.fitted.earlier)
         disk = ig.engines.Disk(tmp_path / f"scratch-{seed}", memory="1GB")
         np.testing.assert_allclose(
-            again.predict_proba(graph, engine=disk), said, rtol=1e-5, atol=1e-7
+            again.predict_proba(graph, engine=disk), probabilities, rtol=1e-5, atol=1e-7
         )
-    assert taught
+    assert num_soft_labels

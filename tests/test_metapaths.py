@@ -1,4 +1,4 @@
-"""Metapath hops against materialised path matrices; label metapaths that never hear themselves or the future."""
+"""Metapath hops equal materialised path matrices; label metapaths exclude own and future labels."""
 
 from itertools import pairwise
 
@@ -25,7 +25,9 @@ CUTOFF = 5
 
 
 def academic(seed, *, weighted=False, dtype=np.float64, num_labels=3, num_times=7):
-    """A small undirected graph of papers (timed), authors and fields, the latter with features and no time."""
+    """A small undirected graph of papers (timed), authors and fields, the latter with features and
+    no time.
+    """
     rng = np.random.default_rng(seed)
     papers, authors, fields = 40, 15, 6
     time = rng.integers(0, num_times, papers)
@@ -63,7 +65,10 @@ def table_of(graph, method, source):
 
 
 def step_matrix(graph, relation, method):
-    """The weighted mean over one relation as a matrix [targets, sources]; the table where both ends have a time."""
+    """The weighted mean over one relation as a matrix [targets, sources].
+
+    The table where both ends have a time.
+    """
     part = graph.relations[relation]
     source, target = part.edge_index
     value = np.ones(part.num_edges) if part.weight is None else part.weight.astype(float)
@@ -116,11 +121,11 @@ def test_paths_in_a_fixed_order_from_types_with_features():
 
 def test_paths_can_begin_at_any_type_and_join():
     graph = academic(0)
-    found = metapaths(graph, 3, start="author")
+    paths = metapaths(graph, 3, start="author")
     assert all(
-        path[0][0] == "author" and path[-1][2] == "paper" and len(path) <= 3 for path in found
+        path[0][0] == "author" and path[-1][2] == "paper" and len(path) <= 3 for path in paths
     )
-    assert all(a[2] == b[0] for path in found for a, b in pairwise(path))
+    assert all(a[2] == b[0] for path in paths for a, b in pairwise(path))
     # Every way of relations, by brute force.
     ways = [()]
     count = 0
@@ -132,7 +137,7 @@ def test_paths_can_begin_at_any_type_and_join():
             if r[0] == (way[-1][2] if way else "author")
         ]
         count += sum(way[-1][2] == "paper" for way in ways)
-    assert len(found) == len(set(found)) == count
+    assert len(paths) == len(set(paths)) == count
 
 
 # -- features
@@ -147,11 +152,11 @@ def test_paths_can_begin_at_any_type_and_join():
 )
 def test_equals_the_materialised_path_matrix(seed, weighted, method, mode):
     graph = academic(seed, weighted=weighted)
-    found = metapath_hops(graph, weighting=method, metapath_weighting=mode)
-    assert list(found) == [path_name(path) for path in metapaths(graph, 2)]
+    hops = metapath_hops(graph, weighting=method, metapath_weighting=mode)
+    assert list(hops) == [path_name(path) for path in metapaths(graph, 2)]
     for path in metapaths(graph, 2):
         expected = path_matrix(graph, path, method, mode) @ graph.nodes[path[0][0]].x
-        error = found[path_name(path)] - expected
+        error = hops[path_name(path)] - expected
         # In all three norms that matter: every entry, every row, and the whole.
         assert np.abs(error).max() <= 1e-13
         assert np.linalg.norm(error, axis=1).max() <= 1e-13
@@ -179,7 +184,7 @@ def test_any_table_also_one_that_the_singular_vectors_factor(mode):
     rng = np.random.default_rng(0)
     late = rng.random(len(graph.times)) + 0.1
     for table in (np.outer(late, late[::-1]), np.tril(rng.random((7, 7))), rng.random((7, 7))):
-        found = metapath_hops(graph, weighting=table, metapath_weighting=mode, start="paper")
+        hops = metapath_hops(graph, weighting=table, metapath_weighting=mode, start="paper")
         for path in metapaths(graph, 2, start="paper"):
             whole = sparse.identity(graph.num_nodes)
             for relation in path:
@@ -195,7 +200,7 @@ def test_any_table_also_one_that_the_singular_vectors_factor(mode):
                     whole.multiply(table[np.ix_(graph.period, graph.period)]).tocsr()
                 )
             np.testing.assert_allclose(
-                found[path_name(path)], whole @ graph.x, rtol=1e-11, atol=1e-12
+                hops[path_name(path)], whole @ graph.x, rtol=1e-11, atol=1e-12
             )
 
 
@@ -230,10 +235,10 @@ def test_mmp_on_the_ends_does_not_hear_the_future():
 def test_other_features_from_another_type():
     graph = academic(6)
     x = np.random.default_rng(0).standard_normal((15, 2))
-    found = metapath_hops(graph, start="author", x=x, weighting="pmp", metapath_weighting="ends")
+    hops = metapath_hops(graph, start="author", x=x, weighting="pmp", metapath_weighting="ends")
     for path in metapaths(graph, 2, start="author"):
         np.testing.assert_allclose(
-            found[path_name(path)], path_matrix(graph, path, "pmp", "edges") @ x, atol=1e-13
+            hops[path_name(path)], path_matrix(graph, path, "pmp", "edges") @ x, atol=1e-13
         )
 
 
@@ -259,12 +264,12 @@ def test_disk_gives_the_same_bits(mode, tmp_path):
     engine = Disk(tmp_path / "work", memory="4kB")
     options = {"weighting": "pmp", "metapath_weighting": mode}
     expected = metapath_hops(graph, **options)
-    found = metapath_hops(graph, engine=engine, **options)
-    assert list(found) == list(expected)
-    assert all(np.array_equal(found[name], hop) for name, hop in expected.items())
+    hops = metapath_hops(graph, engine=engine, **options)
+    assert list(hops) == list(expected)
+    assert all(np.array_equal(hops[name], hop) for name, hop in expected.items())
     labels = metapath_label_hops(graph.masked(3), length=1, **options)
-    heard = metapath_label_hops(graph.masked(3), length=1, engine=engine, **options)
-    assert all(np.array_equal(heard[name], hop) for name, hop in labels.items())
+    label_hops = metapath_label_hops(graph.masked(3), length=1, engine=engine, **options)
+    assert all(np.array_equal(label_hops[name], hop) for name, hop in labels.items())
     # in the same place
     other = metapath_hops(graph, weighting="mmp", metapath_weighting=mode, engine=engine)
     for name, hop in metapath_hops(graph, weighting="mmp", metapath_weighting=mode).items():
@@ -316,7 +321,7 @@ def test_labels_equal_the_path_matrix_without_its_diagonal(
     seed, weighted, method, mode, renormalize
 ):
     view = academic(seed, weighted=weighted).masked(CUTOFF)
-    found = metapath_label_hops(
+    hops = metapath_label_hops(
         view, weighting=method, metapath_weighting=mode, renormalize=renormalize
     )
     known = np.where(view.y[:, None] == np.arange(3), 1.0, 0.0)
@@ -327,7 +332,7 @@ def test_labels_equal_the_path_matrix_without_its_diagonal(
         if renormalize:
             total = expected.sum(1, keepdims=True)
             expected = np.divide(expected, total, out=np.zeros_like(expected), where=total > 1e-9)
-        np.testing.assert_allclose(found[path_name(path)], expected, atol=1e-6)
+        np.testing.assert_allclose(hops[path_name(path)], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", ["edges", "ends"])
@@ -345,8 +350,11 @@ def test_the_own_label_never_changes_the_own_row(mode, renormalize):
 
 
 @pytest.mark.parametrize("mode", ["edges", "ends"])
-def test_a_node_that_hears_only_itself_hears_nothing(mode):
-    """Many ways lead back to the one paper of 300 authors: what is left after taking it out must be zero."""
+def test_a_node_with_no_neighbour_but_itself_receives_nothing(mode):
+    """Many ways lead back to the one paper of 300 authors.
+
+    The remainder without it must be zero.
+    """
     rng = np.random.default_rng(0)
     authors = np.arange(300)
     weight = rng.random(300)
@@ -355,8 +363,8 @@ def test_a_node_that_hears_only_itself_hears_nothing(mode):
         edges={("author", "writes", "paper"): (np.stack([authors, 0 * authors]), weight)},
         target="paper",
     ).undirected()
-    found = metapath_label_hops(graph.masked(1), weighting="pmp", metapath_weighting=mode)
-    assert all((hop == 0).all() for hop in found.values())
+    hops = metapath_label_hops(graph.masked(1), weighting="pmp", metapath_weighting=mode)
+    assert all((hop == 0).all() for hop in hops.values())
 
 
 @pytest.mark.parametrize("mode", ["edges", "ends"])

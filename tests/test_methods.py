@@ -1,4 +1,4 @@
-"""The table of method parts: one row says all, and a part from outside works like our own."""
+"""The table of method parts: one row describes a part, from inside or outside the package."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Metrics agree with scikit-learn's, their standard errors with the bootstrap, and labels suit them."""
+"""Metrics equal scikit-learn's, and their standard errors equal the bootstrap's."""
 
 import csv
 from collections import Counter
@@ -36,7 +36,10 @@ from impact_gnn.statistics import Estimate
 
 
 def drawn(seed, n, classes, digits=8):
-    """Probabilities that know something of the truth; few digits make ties. Some classes may not be there."""
+    """Probabilities that know something of the truth; few digits make ties.
+
+    Some classes may not be there.
+    """
     rng = np.random.default_rng(seed)
     share = rng.dirichlet(np.full(classes, 0.7))
     truth = rng.choice(classes, n, p=share)
@@ -44,8 +47,8 @@ def drawn(seed, n, classes, digits=8):
     return (raw / raw.sum(1, keepdims=True)).round(digits), truth, share
 
 
-def expected(metric, said, truth, share):
-    there, guess = np.unique(truth), said.argmax(1)
+def expected(metric, probabilities, truth, share):
+    there, guess = np.unique(truth), probabilities.argmax(1)
     if metric == "accuracy":
         return oracle.accuracy_score(truth, guess)
     if metric == "macro-f1":
@@ -53,66 +56,72 @@ def expected(metric, said, truth, share):
     if metric == "balanced-accuracy":
         return oracle.recall_score(truth, guess, labels=there, average="macro")
     if metric == "log-loss":
-        floored = (1 - FLOOR) * said + FLOOR / said.shape[1]
+        floored = (1 - FLOOR) * probabilities + FLOOR / probabilities.shape[1]
         return np.log(floored[np.arange(len(truth)), truth]).mean()
     if metric == "brier":
-        return -((said - np.eye(said.shape[1])[truth]) ** 2).sum(1).mean()
+        return -((probabilities - np.eye(probabilities.shape[1])[truth]) ** 2).sum(1).mean()
     if metric == "auroc":
-        areas = [oracle.roc_auc_score(truth == k, said[:, k]) for k in there if len(there) > 1]
+        areas = [
+            oracle.roc_auc_score(truth == k, probabilities[:, k]) for k in there if len(there) > 1
+        ]
         return np.mean(areas) if areas else 0.5
-    if said.shape[1] == 2:
+    if probabilities.shape[1] == 2:
         rare = int(share[1] <= share[0])
         there = [rare] if rare in there else there
-    return np.mean([oracle.average_precision_score(truth == k, said[:, k]) for k in there])
+    return np.mean([oracle.average_precision_score(truth == k, probabilities[:, k]) for k in there])
 
 
 @pytest.mark.parametrize("metric", METRICS)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.integers(1, 5), st.sampled_from([1, 8]))
 def test_scores_are_those_of_scikit_learn(metric, seed, n, classes, digits):
-    said, truth, share = drawn(seed, n, classes, digits)
+    probabilities, truth, share = drawn(seed, n, classes, digits)
     scoring = Scoring(metric, tuple(share))
-    each = scoring.each(said, truth, tilt=0.0)
+    each = scoring.each(probabilities, truth, tilt=0.0)
     assert each.shape == (n,)
-    assert scoring.score(said, truth, tilt=0.0) == pytest.approx(
-        expected(metric, said, truth, share), abs=1e-9
+    assert scoring.score(probabilities, truth, tilt=0.0) == pytest.approx(
+        expected(metric, probabilities, truth, share), abs=1e-9
     )
 
 
 def test_log_loss_is_scikit_learns_too():
-    said, truth, _ = drawn(0, 200, 3)
-    floored = (1 - FLOOR) * said + FLOOR / 3
+    probabilities, truth, _ = drawn(0, 200, 3)
+    floored = (1 - FLOOR) * probabilities + FLOOR / 3
     loss = oracle.log_loss(truth, floored / floored.sum(1, keepdims=True), labels=range(3))
-    assert METRICS["log-loss"].displayed(Scoring("log-loss").score(said, truth)) == pytest.approx(
-        loss, rel=1e-6
-    )
+    assert METRICS["log-loss"].displayed(
+        Scoring("log-loss").score(probabilities, truth)
+    ) == pytest.approx(loss, rel=1e-6)
 
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_error_of_a_difference_is_that_of_the_bootstrap(metric, classes):
-    said, truth, share = drawn(5, 600, classes)
+    probabilities, truth, share = drawn(5, 600, classes)
     other = drawn(5, 600, classes)[0] ** 0.5 * np.random.default_rng(1).dirichlet(
         np.ones(classes), 600
     )
     other /= other.sum(1, keepdims=True)
     scoring, rng = Scoring(metric, tuple(share)), np.random.default_rng(0)
-    value, error = mean_and_error(scoring.each(said, truth), scoring.each(other, truth))
-    assert value == pytest.approx(scoring.score(said, truth) - scoring.score(other, truth))
+    value, error = mean_and_error(scoring.each(probabilities, truth), scoring.each(other, truth))
+    assert value == pytest.approx(scoring.score(probabilities, truth) - scoring.score(other, truth))
     again = [
-        scoring.score(said[rows], truth[rows]) - scoring.score(other[rows], truth[rows])
+        scoring.score(probabilities[rows], truth[rows]) - scoring.score(other[rows], truth[rows])
         for rows in rng.integers(0, 600, (400, 600))
     ]
     assert error == pytest.approx(np.std(again), rel=0.15)
 
 
 def test_labels_that_suit_the_metric():
-    said, prior = np.array([[0.7, 0.25, 0.05]]), np.array([0.9, 0.1, 0.0])
-    assert [Scoring(name, tuple(prior)).labels(said)[0] for name in METRICS] == [
+    probabilities, prior = np.array([[0.7, 0.25, 0.05]]), np.array([0.9, 0.1, 0.0])
+    assert [Scoring(name, tuple(prior)).labels(probabilities)[0] for name in METRICS] == [
         *[0, 1, 1, 0, 0],
         *[0, 0],
     ]
-    assert tilted(said, prior, 0.5).argmax(1) == Scoring("macro-f1", tuple(prior)).labels(said)
-    assert tilted(said, prior, 1.0)[0, 2] == said[0, 2]  # of a class never seen nothing is known
+    assert tilted(probabilities, prior, 0.5).argmax(1) == Scoring("macro-f1", tuple(prior)).labels(
+        probabilities
+    )
+    assert (
+        tilted(probabilities, prior, 1.0)[0, 2] == probabilities[0, 2]
+    )  # a class without labels has no estimate
 
 
 def test_balanced_weights_make_classes_count_the_same_and_honest_probabilities_take_it_back():
@@ -156,7 +165,7 @@ def rare():
 
 
 @pytest.mark.parametrize("balanced", [False, True])
-def test_a_network_is_kept_as_it_was_when_the_metric_was_best(rare, balanced):
+def test_the_network_of_the_epoch_with_the_best_metric_is_retained(rare, balanced):
     task, label, share = rare
     chosen = {}
     for metric in METRICS:
@@ -164,10 +173,10 @@ def test_a_network_is_kept_as_it_was_when_the_metric_was_best(rare, balanced):
         training = Training(epochs=40, seed=1, device="cpu", scoring=scoring)
         weight = scoring.weights(label) if balanced else None
         result = fit(lambda: SIGN([6], 2, 16), task, label, SPLIT, training, sample_weight=weight)
-        said = scoring.without_class_weights(predict(result.model, task, SPLIT.valid))
+        probabilities = scoring.without_class_weights(predict(result.model, task, SPLIT.valid))
         assert result.best_epoch == 1 + np.argmax([epoch.score for epoch in result.history])
         assert result.valid_score == pytest.approx(
-            scoring.score(said, label[SPLIT.valid]), abs=0.01
+            scoring.score(probabilities, label[SPLIT.valid]), abs=0.01
         )
         chosen[metric] = result.best_epoch
     assert len(set(chosen.values())) > 1
@@ -182,8 +191,10 @@ def test_trees_stop_by_the_metric(rare, metric):
     head.fit(task, Lesson(label, None, None, SPLIT))
     by_log_loss = metric in ("accuracy", "log-loss")
     assert list(head.booster.best_score["valid_0"]) == ["multi_logloss" if by_log_loss else metric]
-    said = head.probabilities(task, SPLIT.valid)
-    assert head.valid_score == pytest.approx(head.options.scoring.score(said, label[SPLIT.valid]))
+    probabilities = head.probabilities(task, SPLIT.valid)
+    assert head.valid_score == pytest.approx(
+        head.options.scoring.score(probabilities, label[SPLIT.valid])
+    )
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +205,7 @@ def fraud():
 
 
 @pytest.mark.parametrize("model", ["linear", "trees", "prior"])
-def test_balanced_classes_leave_probabilities_honest(fraud, model):
+def test_balanced_classes_leave_probabilities_unbiased(fraud, model):
     options = {
         "model": model,
         "method": "labels" if model != "prior" else "plain",
@@ -203,13 +214,13 @@ def test_balanced_classes_leave_probabilities_honest(fraud, model):
     }
     even = Pipeline(class_weight="balanced", metric="balanced-accuracy", **options).fit(fraud)
     usual = Pipeline(**options).fit(fraud)
-    said, expected = even.predict_proba(fraud), usual.predict_proba(fraud)
-    assert said.sum(1) == pytest.approx(np.ones(len(said)), abs=1e-5)
+    probabilities, expected = even.predict_proba(fraud), usual.predict_proba(fraud)
+    assert probabilities.sum(1) == pytest.approx(np.ones(len(probabilities)), abs=1e-5)
     if model == "prior":
-        assert said == pytest.approx(expected, abs=1e-6)
+        assert probabilities == pytest.approx(expected, abs=1e-6)
         return
-    assert not np.allclose(said, expected)
-    assert said[:, 1].mean() == pytest.approx(0.05, abs=0.03)
+    assert not np.allclose(probabilities, expected)
+    assert probabilities[:, 1].mean() == pytest.approx(0.05, abs=0.03)
     assert even.score(fraud, metric="log-loss") > usual.score(fraud, metric="log-loss") - 0.05
     assert (
         even.score(fraud, metric="balanced-accuracy")
@@ -219,17 +230,17 @@ def test_balanced_classes_leave_probabilities_honest(fraud, model):
 
 
 def test_a_fitted_pipeline_keeps_its_metric(fraud, tmp_path):
-    made = Pipeline(
+    fitted = Pipeline(
         "linear", cutoff=5, epochs=20, metric="balanced-accuracy", class_weight="balanced"
     ).fit(fraud)
-    made.save(tmp_path / "p")
+    fitted.save(tmp_path / "p")
     again = Pipeline.load(tmp_path / "p")
-    assert again.described() == made.described()
-    assert np.array_equal(again.predict(fraud), made.predict(fraud))
-    assert np.array_equal(Ensemble.load(tmp_path / "p").predict(fraud), made.predict(fraud))
+    assert again.described() == fitted.described()
+    assert np.array_equal(again.predict(fraud), fitted.predict(fraud))
+    assert np.array_equal(Ensemble.load(tmp_path / "p").predict(fraud), fitted.predict(fraud))
 
 
-# -- the choice
+# -- selection
 
 
 def test_candidates_are_ranked_by_the_metric():
@@ -240,8 +251,8 @@ def test_candidates_are_ranked_by_the_metric():
     order = {}
     for metric in METRICS:
         scores = Scores({"1": truth}, scoring={"1": Scoring(metric, (0.9, 0.1))})
-        for candidate, said in ((BASELINE, many), (Candidate.parse("labels"), few)):
-            scores.put(Unit(candidate, "1"), said)
+        for candidate, probabilities in ((BASELINE, many), (Candidate.parse("labels"), few)):
+            scores.put(Unit(candidate, "1"), probabilities)
         order[metric] = [
             str(one) for one in scores.ranked(unit.candidate for unit in scores.predictions)
         ]
@@ -260,8 +271,10 @@ def test_how_far_labels_lean_is_learned_from_the_past():
     for _ in range(2):
         truth = (rng.random(2000) < 0.05).astype(int)
         odds = 0.05 / 0.95 * np.exp(1.5 * rng.normal(size=2000) + 1.5 * 1.5 * truth - 1.125)
-        said = odds / (1 + odds)
-        folds.append(OutOfFold(np.c_[1 - said, said], truth, np.array([0.95, 0.05])))
+        probabilities = odds / (1 + odds)
+        folds.append(
+            OutOfFold(np.c_[1 - probabilities, probabilities], truth, np.array([0.95, 0.05]))
+        )
     leaning = {metric: fit_calibration(folds, metric=metric).tilt for metric in METRICS}
     assert leaning["accuracy"] == leaning["log-loss"] == leaning["average-precision"] == 0
     assert 0 < leaning["macro-f1"] < leaning["balanced-accuracy"]
@@ -284,35 +297,35 @@ def runs(fraud, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         # drawing takes most of the time
         patch.setattr(svg, "render", lambda *_: ("", Markup("<svg></svg>")))
-        made = {
+        summaries = {
             m: ig.run(fraud, out / m, metric=m, class_weight=weight, **options)
             for m, weight in asked.items()
         }
-    return out, made
+    return out, summaries
 
 
 def test_a_run_for_a_rare_class_finds_it(fraud, runs):
-    out, made = runs
+    out, summaries = runs
     truth = fraud.y[fraud.time >= 5]
-    label = {metric: Ensemble.load(out / metric / "model").predict(fraud) for metric in made}
-    found = {metric: oracle.balanced_accuracy_score(truth, one) for metric, one in label.items()}
-    assert found["balanced-accuracy"] > found["accuracy"] + 0.05
-    tested = made["balanced-accuracy"].backtest
+    label = {metric: Ensemble.load(out / metric / "model").predict(fraud) for metric in summaries}
+    scores = {metric: oracle.balanced_accuracy_score(truth, one) for metric, one in label.items()}
+    assert scores["balanced-accuracy"] > scores["accuracy"] + 0.05
+    tested = summaries["balanced-accuracy"].backtest
     assert tested.calibration.tilt > 0
-    assert made["accuracy"].backtest.calibration.tilt == 0
-    for check in made["accuracy"].backtest.fold_checks:
+    assert summaries["accuracy"].backtest.calibration.tilt == 0
+    for check in summaries["accuracy"].backtest.fold_checks:
         assert (check.score, check.plain_score) == (check.accuracy, check.plain)
 
 
 def test_the_table_holds_the_labels_that_suit_the_metric(fraud, runs):
-    out, made = runs
-    for metric, summary in made.items():
+    out, summaries = runs
+    for metric, summary in summaries.items():
         model = Ensemble.load(out / metric / "model")
-        said, label = model.predict_proba(fraud), model.predict(fraud)
+        probabilities, label = model.predict_proba(fraud), model.predict(fraud)
         with (out / metric / "predictions.csv").open() as file:
             rows = list(csv.DictReader(file))
         assert [int(row["label"]) for row in rows] == label.tolist()
-        own = said[np.arange(len(label)), label]
+        own = probabilities[np.arange(len(label)), label]
         assert [float(row["probability"]) for row in rows] == pytest.approx(own, abs=1e-6)
         assert all(
             row["label"] in row["set"].split("|") and row["second_label"] != row["label"]
@@ -326,7 +339,7 @@ def test_the_table_holds_the_labels_that_suit_the_metric(fraud, runs):
 
 
 def test_the_report_names_the_metric(runs):
-    out, made = runs
+    out, summaries = runs
     text = (out / "balanced-accuracy" / "report.html").read_text(encoding="utf-8")
     named = [
         "difference to the baseline, points of balanced accuracy",
@@ -342,7 +355,7 @@ def test_the_report_names_the_metric(runs):
         assert words in text
     assert "balanced accuracy" not in (out / "accuracy" / "report.html").read_text(encoding="utf-8")
     assert "Columns: balanced accuracy per fold, newest first" in str(
-        made["balanced-accuracy"].backtest
+        summaries["balanced-accuracy"].backtest
     )
 
 
@@ -365,12 +378,12 @@ def test_the_decision_names_the_metric(metric, sentence):
     assert str(
         Selection(EnsembleSpec.single(labels), SelectionReason.BETTER, None, gain, 2, metric)
     ).startswith(sentence)
-    kept = str(
+    decision = str(
         Selection(
             EnsembleSpec.single(BASELINE), SelectionReason.NONE_BETTER, labels, gain, 2, metric
         )
     )
-    assert f"differs by +2.0 {METRICS[metric].unit} (95% CI +1.0 to +3.0, 2 folds)." in kept
+    assert f"differs by +2.0 {METRICS[metric].unit} (95% CI +1.0 to +3.0, 2 folds)." in decision
 
 
 def test_a_past_too_short_still_gives_labels_that_suit():

@@ -1,4 +1,4 @@
-"""The models: shapes, the same numbers as dense formulas, time weights that count, invertible blocks."""
+"""The models: shapes, equality with dense formulas, effects of time weights, invertible blocks."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def view():
     g = ig.tsbm(
         num_nodes=150, num_times=5, num_labels=LABELS, num_features=4, mean_degree=12, seed=1
     )
-    keep = g.edge_index[1] != 7  # node 7 hears nobody
+    keep = g.edge_index[1] != 7  # node 7 has no neighbours
     weight = np.random.default_rng(0).uniform(0.5, 2, keep.sum()).astype(np.float32)
     return ig.TemporalGraph(
         x=g.x,
@@ -78,7 +78,7 @@ DECOUPLED = {
 }
 
 
-def made(build, *args):
+def build_model(build, *args):
     torch.manual_seed(0)
     return build(*args)
 
@@ -103,7 +103,7 @@ def dense(view, weighting, norm="mean", loop=False):
 @pytest.mark.parametrize("name", DECOUPLED)
 @pytest.mark.parametrize("labels", [(), (LABELS, LABELS)])
 def test_decoupled_models_take_any_rows(name, labels):
-    model = made(DECOUPLED[name], labels).eval()
+    model = build_model(DECOUPLED[name], labels).eval()
     hops = [torch.randn(9, width) for width in WIDTHS]
     label_hops = [torch.rand(9, width) for width in labels]
     out = model(hops, label_hops)
@@ -112,7 +112,7 @@ def test_decoupled_models_take_any_rows(name, labels):
     part = model([h[rows] for h in hops], [h[rows] for h in label_hops])
     torch.testing.assert_close(part, out[rows])
     torch.testing.assert_close(
-        made(DECOUPLED[name], labels).eval()(hops, label_hops), out, rtol=0, atol=0
+        build_model(DECOUPLED[name], labels).eval()(hops, label_hops), out, rtol=0, atol=0
     )
     if labels:
         moved = model(hops, [h + 1 for h in label_hops])
@@ -121,7 +121,7 @@ def test_decoupled_models_take_any_rows(name, labels):
 
 @pytest.mark.parametrize("name", DECOUPLED)
 def test_every_parameter_learns(name):
-    model = made(DECOUPLED[name], (LABELS,)).train()
+    model = build_model(DECOUPLED[name], (LABELS,)).train()
     model(
         [torch.randn(30, width) for width in WIDTHS], [torch.rand(30, LABELS)]
     ).square().sum().backward()
@@ -141,7 +141,7 @@ def test_residual_mlp_is_its_formula(layers):
 
 @pytest.mark.parametrize("name", ["sign", "gamlp-recursive"])
 def test_every_hop_counts(name):
-    model = made(DECOUPLED[name], ()).eval()
+    model = build_model(DECOUPLED[name], ()).eval()
     hops = [torch.randn(9, width) for width in WIDTHS]
     for k in range(len(WIDTHS)):
         moved = [h + (i == k) for i, h in enumerate(hops)]
@@ -149,7 +149,7 @@ def test_every_hop_counts(name):
 
 
 def test_sgc_reads_the_last_hop_only():
-    model = made(DECOUPLED["sgc"], ())
+    model = build_model(DECOUPLED["sgc"], ())
     hops = [torch.randn(9, width) for width in WIDTHS]
     assert torch.equal(model(hops), model([hops[0] + 1, hops[1] + 1, hops[2]]))
 
@@ -210,26 +210,26 @@ def test_propagation_refuses_two_node_types():
 @pytest.mark.parametrize("name", SPATIAL)
 @pytest.mark.parametrize("align", ALIGNMENTS)
 def test_spatial_models_train_with_every_alignment(view, x, name, align):
-    model = made(SPATIAL[name], align_layer(align, view))
+    model = build_model(SPATIAL[name], align_layer(align, view))
     propagation = Propagation.of(view, weighting="pmp", self_loop=True)
     out = model(x, propagation)
     assert out.shape == (view.num_nodes, LABELS)
     out.square().mean().backward()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
     model.eval()
-    again = made(SPATIAL[name], align_layer(align, view)).eval()
+    again = build_model(SPATIAL[name], align_layer(align, view)).eval()
     assert all(
         torch.equal(a, b) for a, b in zip(again.parameters(), model.parameters(), strict=True)
     )
-    again.load_state_dict(model.state_dict())  # batch norms have seen one step
+    again.load_state_dict(model.state_dict())  # batch norms after one step
     assert torch.equal(again(x, propagation), model(x, propagation))
     # alignments leave nothing in it
-    assert set(model.state_dict()) == set(made(SPATIAL[name]).state_dict())
+    assert set(model.state_dict()) == set(build_model(SPATIAL[name]).state_dict())
 
 
 @pytest.mark.parametrize("name", SPATIAL)
 def test_time_weights_change_the_output(view, x, name):
-    model = made(SPATIAL[name]).eval()
+    model = build_model(SPATIAL[name]).eval()
     plain, weighted = (model(x, Propagation.of(view, weighting=w)) for w in ("plain", "pmp"))
     assert not torch.allclose(plain, weighted)
     assert not torch.allclose(plain, model(x, Propagation.of(view, weighting="mmp")))
@@ -237,7 +237,7 @@ def test_time_weights_change_the_output(view, x, name):
 
 @pytest.mark.parametrize("norm", ["mean", "sym"])
 def test_gcn_is_the_dense_formula(view, x, norm):
-    model = made(SPATIAL["gcn"]).eval()
+    model = build_model(SPATIAL["gcn"]).eval()
     matrix = dense(view, "pmp", norm, loop=True).float()
     first, second = model.linears
     expected = second(matrix @ torch.relu(first(matrix @ x)))
@@ -247,7 +247,7 @@ def test_gcn_is_the_dense_formula(view, x, norm):
 
 def test_gcn_aligns_every_message(view, x):
     center = TimeCenter(torch.tensor(view.time))
-    model = made(SPATIAL["gcn"], center).eval()
+    model = build_model(SPATIAL["gcn"], center).eval()
     matrix = dense(view, "plain").float()
     first, second = model.linears
     expected = second(center(matrix @ torch.relu(first(center(matrix @ x)))))
@@ -255,7 +255,7 @@ def test_gcn_aligns_every_message(view, x):
 
 
 def test_sage_keeps_the_node_itself(view, x):
-    model = made(SPATIAL["sage"]).eval()
+    model = build_model(SPATIAL["sage"]).eval()
     matrix = dense(view, "mmp").float()
     hidden = torch.relu(model.roots[0](x) + model.linears[0](matrix @ x))
     expected = model.roots[1](hidden) + model.linears[1](matrix @ hidden)
@@ -287,7 +287,7 @@ def test_gat_is_a_naive_weighted_softmax(view, x, weighting):
 @pytest.mark.parametrize("name", ["revgat", "linear-revgat"])
 @pytest.mark.parametrize("align", ["none", "pny"])
 def test_reversible_blocks_invert_and_give_ordinary_gradients(view, x, name, align):
-    model = made(SPATIAL[name], align_layer(align, view)).double()
+    model = build_model(SPATIAL[name], align_layer(align, view)).double()
     propagation = Propagation.of(view, weighting="pmp")
     block = model.blocks[0]
     assert isinstance(block, GroupAddRev)
@@ -304,12 +304,14 @@ def test_reversible_blocks_invert_and_give_ordinary_gradients(view, x, name, ali
             model(x.double(), propagation).square().sum(), list(model.parameters())
         )
 
-    model = made(SPATIAL[name], align_layer(align, view)).double()
-    reversible, seen = gradients(), dict(model.named_buffers())
-    counts = {value.item() for name, value in seen.items() if name.endswith("tracked")}
+    model = build_model(SPATIAL[name], align_layer(align, view)).double()
+    reversible, buffers = gradients(), dict(model.named_buffers())
+    counts = {value.item() for name, value in buffers.items() if name.endswith("tracked")}
     assert counts == {1}  # a block is computed three times, and counts once
-    means = {name: value.clone() for name, value in seen.items() if name.endswith("running_mean")}
-    model = made(SPATIAL[name], align_layer(align, view)).double()
+    means = {
+        name: value.clone() for name, value in buffers.items() if name.endswith("running_mean")
+    }
+    model = build_model(SPATIAL[name], align_layer(align, view)).double()
     for each in model.blocks:
         each.disable = True
         each.conv = None
@@ -321,13 +323,16 @@ def test_reversible_blocks_invert_and_give_ordinary_gradients(view, x, name, ali
 
 
 def test_linear_revgat_of_two_layers_is_the_dense_formula(view, x):
-    """What the authors run: an input and an output layer, each with a map of the node itself, no invertible block."""
-    model = made(SPATIAL["linear-revgat-paper"]).eval()
+    """The authors' model.
+
+    An input and an output layer, each with a map of the node itself, no invertible block.
+    """
+    model = build_model(SPATIAL["linear-revgat-paper"]).eval()
     assert len(model.blocks) == 0
     first, last, matrix = model.encode, model.classify, dense(view, "genpmp").float()
     assert first.layer.linear.weight.shape == (12, 4)  # three heads of four
     hidden = matrix @ x @ first.layer.linear.weight.T + first.layer.bias + x @ first.root.weight.T
-    hidden = torch.relu(hidden / (1 + 1e-5) ** 0.5)  # what a batch norm does that has seen nothing
+    hidden = torch.relu(hidden / (1 + 1e-5) ** 0.5)  # a batch norm before its first step
     expected = (
         matrix @ hidden @ last.layer.linear.weight.T + last.layer.bias + hidden @ last.root.weight.T
     )
@@ -343,8 +348,8 @@ def test_dropped_edges_are_a_share_and_stay_the_same(view):
     edges, weights = some.edges(torch.device("cpu"))
     assert edges is some.edges(torch.device("cpu"))[0]
     assert edges.shape[1] / propagation.edge_index.shape[1] == pytest.approx(0.7, abs=0.05)
-    given = (*propagation.edge_index.tolist(), propagation.edges(edges.device)[1].tolist())
-    every = {(u, v): w for u, v, w in zip(*given, strict=True)}
+    edge_lists = (*propagation.edge_index.tolist(), propagation.edges(edges.device)[1].tolist())
+    every = {(u, v): w for u, v, w in zip(*edge_lists, strict=True)}
     assert all(every[u, v] == w for u, v, w in zip(*edges.tolist(), weights.tolist(), strict=True))
 
 
@@ -364,7 +369,7 @@ def test_reversible_sizes_are_checked():
 # -- messages
 
 
-def test_first_message_is_made_once_and_made_again_when_the_input_changes(view):
+def test_the_first_message_is_cached_until_the_input_changes(view):
     calls = []
 
     class Counted(torch.nn.Module):

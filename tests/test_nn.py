@@ -1,4 +1,7 @@
-"""The layers: the same numbers as the functions, identity where they must not touch, nothing in the state_dict."""
+"""The layers.
+
+Same numbers as the functions, identity outside their rows, nothing in the state_dict.
+"""
 
 import numpy as np
 import pytest
@@ -32,14 +35,14 @@ def layers(graph, parts):
     label, time, target = parts
     message = torch.randn(graph.num_nodes, 4, generator=torch.Generator().manual_seed(0))
     previous = torch.randn(graph.num_nodes, 4, generator=torch.Generator().manual_seed(1))
-    found = connectivity(graph)
+    estimate = connectivity(graph)
     m, p, y, t, o = (value.numpy() for value in (message, previous, label, time, target))
     return {
         "jjnorm": (JJNorm(*parts), (message,), ig.alignment.jjnorm(m, y, t, target=o)),
         "pny": (
-            PNY(*parts, connectivity=found),
+            PNY(*parts, connectivity=estimate),
             (message, previous),
-            ig.alignment.pny(m, p, y, t, target=o, connectivity=found),
+            ig.alignment.pny(m, p, y, t, target=o, connectivity=estimate),
         ),
         "center": (TimeCenter(time), (message,), ig.alignment.center(m, t)),
         "standardize": (TimeStandardize(time), (message,), ig.alignment.standardize(m, t)),
@@ -95,6 +98,8 @@ def test_inside_a_pyg_model(graph, parts):
 
 
 def test_pny_refuses_foreign_connectivity(graph, parts):
-    found = connectivity(ig.tsbm(num_nodes=200, num_times=6, num_labels=3, seed=1).masked(CUTOFF))
+    estimate = connectivity(
+        ig.tsbm(num_nodes=200, num_times=6, num_labels=3, seed=1).masked(CUTOFF)
+    )
     with pytest.raises(ig.InputError, match="connectivity was estimated for other times"):
-        PNY(*parts, connectivity=found)
+        PNY(*parts, connectivity=estimate)

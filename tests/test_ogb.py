@@ -1,4 +1,4 @@
-"""OGB's own layout, written here on a small scale: what is read, what is mapped, what is refused."""
+"""OGB's file layout in small: reading, memory mapping and refusals."""
 
 import gzip
 import mmap
@@ -121,18 +121,18 @@ def is_mapped(values):
 
 def test_arxiv(tmp_path):
     a = arxiv(tmp_path)
-    found = load_ogb("ogbn-arxiv", tmp_path)
-    g = found.graph
+    loaded = load_ogb("ogbn-arxiv", tmp_path)
+    g = loaded.graph
     assert np.allclose(g.x, a["node_feat"])
     assert g.x.dtype == np.float32
     assert g.y.tolist() == a["label"].tolist()
     assert g.time.tolist() == YEAR.tolist()
     assert g.edge_index.tolist() == a["edge_index"].tolist()
-    assert found.train.tolist() == SPLIT["train"].tolist()
-    assert found.valid.tolist() == SPLIT["valid"].tolist()
-    assert found.test.tolist() == SPLIT["test"].tolist()
-    assert found.cutoff == 2019
-    assert (found.view().y[found.test] == -1).all()
+    assert loaded.train.tolist() == SPLIT["train"].tolist()
+    assert loaded.valid.tolist() == SPLIT["valid"].tolist()
+    assert loaded.test.tolist() == SPLIT["test"].tolist()
+    assert loaded.cutoff == 2019
+    assert (loaded.view().y[loaded.test] == -1).all()
 
 
 def test_the_data_sets_own_folder_and_the_unzipped_one(tmp_path):
@@ -144,8 +144,8 @@ def test_the_data_sets_own_folder_and_the_unzipped_one(tmp_path):
 
 def test_mag(tmp_path):
     a, sizes, edges = mag(tmp_path)
-    found = load_ogb("ogbn-mag", tmp_path)
-    g = found.graph
+    loaded = load_ogb("ogbn-mag", tmp_path)
+    g = loaded.graph
     assert {kind: part.num_nodes for kind, part in g.nodes.items()} == sizes
     assert g.target == "paper"
     assert set(g.relations) == set(edges)
@@ -155,21 +155,21 @@ def test_mag(tmp_path):
     assert g.y.tolist() == a["label"].tolist()
     assert g.nodes["author"].x is None
     assert g.nodes["author"].time is None
-    assert found.test.tolist() == SPLIT["test"].tolist()
-    assert found.cutoff == 2019
+    assert loaded.test.tolist() == SPLIT["test"].tolist()
+    assert loaded.cutoff == 2019
 
 
 def test_papers_are_mapped_where_they_lie(tmp_path):
     a, label = papers(tmp_path)
-    found = load_ogb("ogbn-papers100M", tmp_path)
-    g = found.graph
+    loaded = load_ogb("ogbn-papers100M", tmp_path)
+    g = loaded.graph
     assert is_mapped(g.x)
     assert is_mapped(g.edge_index)
     assert np.array_equal(g.x, a["node_feat"])
     assert np.array_equal(g.edge_index, a["edge_index"])
     assert g.y.tolist() == label.tolist()
     assert g.time.tolist() == YEAR.tolist()
-    assert found.cutoff == 2019
+    assert loaded.cutoff == 2019
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -282,7 +282,7 @@ def test_processed_files_are_not_opened(tmp_path):
         (lambda f: write(f / "split" / "time" / "valid.csv.gz", [0]), "does not follow time"),
     ],
 )
-def test_damage(tmp_path, change, sentence):
+def test_damaged_files(tmp_path, change, sentence):
     arxiv(tmp_path)
     change(tmp_path / "ogbn_arxiv")
     with pytest.raises(InputError, match=sentence):

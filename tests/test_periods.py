@@ -1,4 +1,4 @@
-"""Times as people have them: read, put into periods, called by name, cut at a date."""
+"""Times are parsed, grouped into periods, named, and cut at a date."""
 
 import datetime
 
@@ -236,11 +236,11 @@ def test_with_a_cutoff_labels_from_there_on_change_no_period(rule):
     values, labelled = dated_rows()
     later = values >= np.datetime64("2019-07-01")
     some = labelled & ~(later & (np.arange(len(values)) % 3 > 0))
-    made = [choose(values, mask, rule, "2019-07-01")[0] for mask in (labelled, some, ~later)]
-    assert made[0] == made[1] == made[2]
+    chosen = [choose(values, mask, rule, "2019-07-01")[0] for mask in (labelled, some, ~later)]
+    assert chosen[0] == chosen[1] == chosen[2]
     # nothing before the cutoff has a label, so none of those after it matters
-    made = [choose(values, mask, rule, "2019-07-01")[0] for mask in (later, later & some, None)]
-    assert made[0] == made[1] == made[2]
+    chosen = [choose(values, mask, rule, "2019-07-01")[0] for mask in (later, later & some, None)]
+    assert chosen[0] == chosen[1] == chosen[2]
 
 
 @pytest.mark.parametrize("rule", ["auto", 10])
@@ -249,22 +249,22 @@ def test_without_a_cutoff_labels_of_the_last_period_change_no_period(rule, dates
     values, labelled = dated_rows()
     if not dates:
         values = (values - values[0]) / np.timedelta64(1, "D") + 0.5
-    made = choose(values, labelled, rule)[0]
-    period = made.of(values)
+    chosen = choose(values, labelled, rule)[0]
+    period = chosen.of(values)
     last = period == period.max()
     rng = np.random.default_rng(1)
     for share in (0.2, 0.5, 0.8, 1.0):
         some = labelled & ~(last & (rng.random(len(values)) < share))
-        assert choose(values, some, rule)[0] == made
+        assert choose(values, some, rule)[0] == chosen
 
 
 def test_labels_that_end_within_a_period_begin_a_new_one():
     values, labelled = dated_rows()
     border = np.datetime64("2020-06-18")
-    made = choose(values, labelled & (values < border), "auto")[0]
+    chosen = choose(values, labelled & (values < border), "auto")[0]
     first = values[values >= border].min()
-    assert made.start(int(made.of(np.array([first]))[0])) == first
-    assert made.of(values[values < border]).max() < made.of(np.array([first]))[0]
+    assert chosen.start(int(chosen.of(np.array([first]))[0])) == first
+    assert chosen.of(values[values < border]).max() < chosen.of(np.array([first]))[0]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_labels_that_end_within_a_period_begin_a_new_one():
     ],
 )
 def test_days_of_events_become_calendar_periods(years, cutoff, units):
-    """Not blocks of equal counts, whose borders mean nothing to anybody."""
+    """Not blocks of equal counts, whose borders have no meaning."""
     day = np.random.default_rng(0).integers(0, 365 * years, 3000)
     values = (np.datetime64("2020-01-01") + day).astype("M8[us]")
     periods, _ = choose(values, np.ones(len(values), bool), "auto", cutoff)

@@ -1,4 +1,4 @@
-"""Pipelines: the grammar of methods, no leak, predictions that survive saving, graphs that have grown."""
+"""Pipelines: the grammar of methods, no leak, predictions after saving, graphs that have grown."""
 
 from dataclasses import replace
 
@@ -111,13 +111,13 @@ def test_bad_methods(graph, text, sentence):
 def test_target_labels_are_out_of_reach(graph, shared, method):
     """The law: scrambled labels at or after the cutoff change no bit of any prediction."""
     scrambled = ig.audit.scrambled(graph, CUTOFF)
-    found = [
+    results = [
         Pipeline(method=method, **QUICK).fit(g, inputs=inputs).predict_proba(g, inputs=inputs)
         for g, inputs in ((graph, shared), (scrambled, Inputs(scrambled.masked(CUTOFF))))
     ]
-    assert np.array_equal(*found)
-    assert np.isfinite(found[0]).all()
-    np.testing.assert_allclose(found[0].sum(1), 1, atol=1e-5)
+    assert np.array_equal(*results)
+    assert np.isfinite(results[0]).all()
+    np.testing.assert_allclose(results[0].sum(1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("model", ["sgc", "sign", "gamlp"])
@@ -158,7 +158,7 @@ def test_a_cutoff_before_that_of_the_fit_is_refused(graph, verb):
 
 
 @pytest.mark.parametrize("names", [None, ["?", "x", "y", "z"]])
-def test_classes_that_were_never_seen_count_as_wrong_with_a_word(graph, names):
+def test_unknown_classes_count_as_wrong_with_a_warning(graph, names):
     rows = np.flatnonzero(graph.time >= CUTOFF)
     new, count = rows[::4], graph.num_labels
     y = np.array(graph.y) if names is None else graph.y + 1  # the name of the new class comes first
@@ -168,17 +168,17 @@ def test_classes_that_were_never_seen_count_as_wrong_with_a_word(graph, names):
         x=graph.x, y=y, time=graph.time, edge_index=graph.edge_index, label_names=names
     )
     p = Pipeline(**QUICK).fit(other)
-    kept = ~np.isin(rows, new)
-    right = (p.predict(other) == y[rows])[kept].sum() / len(rows)
+    is_known = ~np.isin(rows, new)
+    right = (p.predict(other) == y[rows])[is_known].sum() / len(rows)
     called = str(count) if names is None else r"\?"
-    said = rf"{len(new)} of {len(rows)} target nodes are in classes without labels in training \({called}\); they count"
-    with pytest.warns(UserWarning, match=said):
+    sentence = rf"{len(new)} of {len(rows)} target nodes are in classes without labels in training \({called}\); they count"
+    with pytest.warns(UserWarning, match=sentence):
         assert p.score(other) == pytest.approx(right)
     first = 0 if names is None else 1
     recall = [(p.predict(other) == k + first)[graph.y[rows] == k].mean() for k in range(count)]
-    with pytest.warns(UserWarning, match=said):
+    with pytest.warns(UserWarning, match=sentence):
         assert 0 < p.score(other, metric="balanced-accuracy") < np.mean(recall)
-    with pytest.warns(UserWarning, match=said):
+    with pytest.warns(UserWarning, match=sentence):
         assert np.isfinite(p.score(other, metric="log-loss"))
 
 
@@ -204,7 +204,10 @@ def test_snapshots_show_every_node_the_graph_of_its_time(graph):
 
 @pytest.mark.parametrize("undirected", [True, False])
 def test_snapshots_do_not_see_edges_that_came_later(undirected):
-    """The loop: for every time, the edges with both ends and their own time up to then, as a dense matrix."""
+    """The loop.
+
+    For every time, the edges with both ends and their own time up to then, as a dense matrix.
+    """
     g = dated(
         ig.tsbm(num_nodes=60, num_times=6, num_labels=2, num_features=3, mean_degree=4, seed=0)
     )
@@ -238,15 +241,15 @@ def test_snapshots_do_not_see_edges_that_came_later(undirected):
 
 @pytest.mark.parametrize("times", [False, True])
 @pytest.mark.parametrize("hetero_graph", [False, True])
-def test_with_lags_the_past_is_seen_as_late_as_targets_are_today(graph, hetero_graph, times):
-    """Targets of two periods are seen 0 or 1 period after their own: so is the past, with the labels known then."""
+def test_with_lags_the_past_is_observed_as_late_as_the_targets(graph, hetero_graph, times):
+    """Targets of two periods are observed 0 or 1 period after their own: so is the past."""
     g = hetero() if hetero_graph else graph
     g = dated(g) if times else g
     inputs = Inputs(g.masked(4), hops=2)
     hops, labels = inputs.model_inputs(Method.parse("snapshot+lags+labels"), 4)
-    seen = inputs._observed_in(Method.parse("snapshot+lags"), 4)
-    assert (seen[g.time >= 4] == 5).all()
-    assert set(seen[g.time < 4] - g.period[g.time < 4]) == {0, 1}
+    observed = inputs._observed_in(Method.parse("snapshot+lags"), 4)
+    assert (observed[g.time >= 4] == 5).all()
+    assert set(observed[g.time < 4] - g.period[g.time < 4]) == {0, 1}
     for last in g.times:
         then = g.upto(int(last))
         known = np.where(then.time < last - 1, then.y, -1)
@@ -254,13 +257,18 @@ def test_with_lags_the_past_is_seen_as_late_as_targets_are_today(graph, hetero_g
             continue
         today = Inputs(then.with_labels(known).masked(int(last)), hops=2)
         wanted, wanted_labels = today.model_inputs(Method.parse("labels"), int(last))
-        rows, among = np.flatnonzero(seen == last), np.flatnonzero(seen[g.time <= last] == last)
+        rows, among = (
+            np.flatnonzero(observed == last),
+            np.flatnonzero(observed[g.time <= last] == last),
+        )
         for whole, part in zip([*hops, *labels], [*wanted, *wanted_labels], strict=True):
             np.testing.assert_allclose(whole[rows], part[among], rtol=1e-4, atol=1e-5)
 
 
 def test_without_a_refit_inputs_keep_the_scale_the_model_was_trained_with(graph):
-    """The last labelled period is not among the rows to train on, so its scale must not be used either."""
+    """The last labelled period is not among the rows to train on, so its scale must not be used
+    either.
+    """
     shifted = graph.with_features(graph.x + 50 * (graph.time == CUTOFF - 1)[:, None])
     scales = {}
     for refit in (False, True):
@@ -295,7 +303,7 @@ def test_refusals(graph):
 
 
 def test_patience_is_how_long_a_better_score_is_waited_for(graph):
-    """Epochs after the best one: as many as asked, of networks; trees stop after their own."""
+    """Epochs after the best one: as many as requested, of networks; trees stop after their own."""
     for patience in (1, 7):
         epochs = []
         p = Pipeline(

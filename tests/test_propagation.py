@@ -1,4 +1,4 @@
-"""The kernel against naive loops, and the laws it promises: same bits for any threads and slices, exact adjoint."""
+"""The kernel equals naive loops: same bits for any threads and slices, exact adjoint."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,10 @@ TOLERANCE = {np.float16: 2e-3, np.float32: 2e-6, np.float64: 1e-13}
 
 
 def a_graph(num_sources=30, num_targets=30, edges=120, periods=4, seed=0, hub=0):
-    """Random edges (targets 0 and 1 have none), periods and table; `hub` more edges end at target 2."""
+    """Random edges (targets 0 and 1 have none), periods and table.
+
+    `hub` more edges end at target 2.
+    """
     rng = np.random.default_rng(seed)
     source = rng.integers(0, num_sources, edges + hub)
     target = np.concatenate([rng.integers(2, num_targets, edges), np.full(hub, 2)])
@@ -52,14 +55,14 @@ def test_apply_is_the_naive_sum(norm, self_loop, weighted, dtype):
     graph = a_graph(hub=700)
     weight = np.random.default_rng(2).random(820).astype(np.float32) if weighted else None
     x = features(graph, 85, dtype)
-    found = operator_of(graph, weight, norm=norm, self_loop=self_loop).apply(x)
+    result = operator_of(graph, weight, norm=norm, self_loop=self_loop).apply(x)
     matrix = message_matrix(**graph, weight=weight, norm=norm, self_loop=self_loop)
     want = matrix @ x.astype(np.float64)
-    assert found.dtype == dtype
+    assert result.dtype == dtype
     scale = np.abs(matrix) @ np.abs(x.astype(np.float64))
-    assert (np.abs(found - want) <= TOLERANCE[dtype] * (scale + 1e-3)).all()
+    assert (np.abs(result - want) <= TOLERANCE[dtype] * (scale + 1e-3)).all()
     if not self_loop:
-        assert not found[:2].any()  # nothing comes in: zeros, not NaN
+        assert not result[:2].any()  # nothing comes in: zeros, not NaN
 
 
 @settings(max_examples=150, deadline=None)
@@ -86,9 +89,9 @@ def test_random_graphs(sizes, square, edges, columns, norm, self_loop, weighted,
     weight = rng.integers(0, 3, edges).astype(np.float32) if weighted else None
     x = features(graph, columns, seed=seed)
     options = {"norm": norm, "self_loop": self_loop}
-    found = operator_of(graph, weight, **options).apply(x)
+    result = operator_of(graph, weight, **options).apply(x)
     matrix = message_matrix(**graph, weight=weight, **options)
-    np.testing.assert_allclose(found, matrix @ x, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(result, matrix @ x, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
@@ -153,9 +156,9 @@ def test_rectangular_relation():
 def test_mean_of_a_constant_is_the_constant_where_weight_comes_in():
     graph = a_graph()
     operator = operator_of(graph)
-    found = operator.apply(np.full((30, 3), 2.5))
-    np.testing.assert_allclose(found[operator.in_weight > 0], 2.5, rtol=1e-15)
-    assert not found[operator.in_weight == 0].any()
+    result = operator.apply(np.full((30, 3), 2.5))
+    np.testing.assert_allclose(result[operator.in_weight > 0], 2.5, rtol=1e-15)
+    assert not result[operator.in_weight == 0].any()
 
 
 def test_many_periods_and_wide_indices():
@@ -188,24 +191,24 @@ def test_any_layout_gives_the_same(kind, tmp_path):
     operator, x = operator_of(graph), features(graph, 6, np.float32)
     if kind == "read-only":
         np.save(tmp_path / "x.npy", x)
-        given = np.load(tmp_path / "x.npy", mmap_mode="r")
+        stored = np.load(tmp_path / "x.npy", mmap_mode="r")
     elif kind == "fortran":
-        given = np.asfortranarray(x)
+        stored = np.asfortranarray(x)
     elif kind == "strided rows":
-        given = np.repeat(x, 2, axis=0)[::2]
+        stored = np.repeat(x, 2, axis=0)[::2]
     elif kind == "strided columns":
-        given = np.repeat(x, 2, axis=1)[:, ::2]
+        stored = np.repeat(x, 2, axis=1)[:, ::2]
     else:
-        given = x.astype(">f4")
-    assert np.array_equal(operator.apply(given), operator.apply(x))
+        stored = x.astype(">f4")
+    assert np.array_equal(operator.apply(stored), operator.apply(x))
 
 
 def test_out_is_filled_and_may_be_a_slice():
     graph = a_graph()
     operator, x = operator_of(graph), features(graph, 6, np.float32)
     room = np.full((30, 20), np.nan, np.float32)
-    found = operator.apply(x, out=room[:, 4:10])
-    assert found.base is room
+    result = operator.apply(x, out=room[:, 4:10])
+    assert result.base is room
     assert np.array_equal(room[:, 4:10], operator.apply(x))
     assert np.isnan(room[:, :4]).all()
     assert np.isnan(room[:, 10:]).all()

@@ -1,4 +1,4 @@
-"""From PyG and back: Data, HeteroData and OGB's dictionaries, with time by any name."""
+"""Conversion from and to PyG: Data, HeteroData and OGB's dictionaries, with time by any name."""
 
 import numpy as np
 import pandas as pd
@@ -80,14 +80,14 @@ def test_times_of_edges_go_there_and_back():
     back = ig.to_pyg(ig.from_pyg(several, edge_time="t"))
     assert back["author", "writes", "paper"].edge_time.tolist() == [2, 3]
     assert "edge_time" not in back["paper", "cites", "paper"]
-    for given in (data, several):
+    for source in (data, several):
         with pytest.raises(
             ig.InputError, match="no edges have an attribute 'when'; pass edge_time="
         ):
-            ig.from_pyg(given, time="node_year" if given is data else "time", edge_time="when")
+            ig.from_pyg(source, time="node_year" if source is data else "time", edge_time="when")
 
 
-def test_time_may_be_given_directly():
+def test_time_can_be_passed_directly():
     data = homogeneous()
     assert ig.from_pyg(data, time=torch.tensor([1, 2, 3, 4])).times.tolist() == [1, 2, 3, 4]
     hetero = heterogeneous()
@@ -147,8 +147,8 @@ def test_whatever_takes_a_graph_takes_pyg(kind):
     if kind.startswith("a class"):
         data = type("Own", (Data,), {"__module__": "mine"})(**data.to_dict())
     p = ig.Pipeline("linear", "labels", cutoff=4, epochs=2).fit(data)
-    said = ig.Pipeline("linear", "labels", cutoff=4, epochs=2).fit(graph).predict_proba(graph)
-    assert np.array_equal(p.predict_proba(data), said)
+    expected = ig.Pipeline("linear", "labels", cutoff=4, epochs=2).fit(graph).predict_proba(graph)
+    assert np.array_equal(p.predict_proba(data), expected)
     assert np.array_equal(p.predict(data), p.predict(graph))
     assert np.array_equal(p.targets(data), p.targets(graph))
     assert p.score(data) == p.score(graph)

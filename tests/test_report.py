@@ -320,6 +320,7 @@ def test_sections_come_in_their_order(page):
         "accuracy",
         "predictions",
         "comparison",
+        "time-corrections",
         "selection",
         "change",
         "assumptions",

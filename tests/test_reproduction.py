@@ -1,4 +1,7 @@
-"""The paper's studies: training is the library's, hidden labels stay hidden, runs go on, differences are paired."""
+"""The paper's studies.
+
+Trained by the library, hidden labels stay hidden, runs resume, differences are paired.
+"""
 
 import csv
 import json
@@ -69,8 +72,8 @@ def test_sgc_reads_two_hops_of_the_normalised_matrix(protocol, weighting):
         if protocol == "released"
         else matrix / degree[:, None]
     )
-    found = networks.sgc_features(one, Column(weighting), how)
-    np.testing.assert_allclose(found, matrix @ matrix @ one.graph.x, atol=1e-4)
+    features = networks.sgc_features(one, Column(weighting), how)
+    np.testing.assert_allclose(features, matrix @ matrix @ one.graph.x, atol=1e-4)
 
 
 def test_sgc_aligns_the_last_message_and_joins_the_label_hop():
@@ -120,11 +123,11 @@ def test_false_answers_change_no_logit_but_the_oracles(model):
     false = one.graph.with_labels(np.where(one.view.targets(), (one.graph.y + 1) % 10, one.graph.y))
     changed = set()
     for name in COLUMNS:
-        seen, blind = (
+        informed, blind = (
             networks.logits(model, each, Column(name), PROTOCOLS["released"], TINY)
             for each in (one, Sample(one.block_model, false, one.seed))
         )
-        changed |= set() if torch.equal(seen, blind) else {name}
+        changed |= set() if torch.equal(informed, blind) else {name}
     assert changed == {"pmp+pny-oracle"}
     assert "oracle" in COLUMNS["pmp+pny-oracle"]
 
@@ -133,7 +136,7 @@ def test_false_answers_change_no_logit_but_the_oracles(model):
 
 
 def tiny(**changes):
-    given = {
+    options = {
         "name": "table3",
         "graphs": 3,
         "rows": table3_rows(["fixed"]),
@@ -141,7 +144,7 @@ def tiny(**changes):
         "options": TINY,
         **changes,
     }
-    return SyntheticStudy(**given)
+    return SyntheticStudy(**options)
 
 
 def scores(table):
@@ -414,9 +417,9 @@ def test_table1_asks_sehgnn_about_papers_and_authors(tmp_path):
     there, back = (
         matrix / np.maximum(matrix.sum(1, keepdims=True), 1) for matrix in (writes, writes.T)
     )
-    found = table1.metapaths_of(graph, np.asarray(graph.x))
+    hops = table1.metapaths_of(graph, np.asarray(graph.x))
     # by a common author
-    assert any(np.allclose(hop, there @ back @ graph.x, atol=1e-5) for hop in found)
+    assert any(np.allclose(hop, there @ back @ graph.x, atol=1e-5) for hop in hops)
     with pytest.raises(InputError, match="data='tsbm' is not valid; choose one of 'aan'"):
         table1.table1(2, tmp_path, names=["tsbm"], model=model)
 
@@ -487,7 +490,7 @@ ASKED = []
 
 @dataclass(frozen=True)
 class Guess:
-    """Guesses by the method's name, and writes down what it is asked."""
+    """Predicts by the method's name, and records its calls."""
 
     width: int = 1
 
@@ -539,11 +542,11 @@ def test_every_recipe_learns_and_cannot_see_the_answers(tmp_path, graph, recipe,
     assert truth.hits(known.y[truth.rows]).all()
     assert not false.hits(known.y[truth.rows]).any()
     for method in methods:
-        seen = recipe.fit(truth, method, 0, tmp_path / "a" / method)
+        informed = recipe.fit(truth, method, 0, tmp_path / "a" / method)
         blind = recipe.fit(false, method, 0, tmp_path / "b" / method)
-        assert np.array_equal(seen.predicted, blind.predicted)
-        assert truth.hits(seen.predicted).mean() > 0.4
-        assert 0 <= seen.valid <= 1
+        assert np.array_equal(informed.predicted, blind.predicted)
+        assert truth.hits(informed.predicted).mean() > 0.4
+        assert 0 <= informed.valid <= 1
 
 
 def test_a_stopped_study_goes_on(tmp_path):
@@ -706,8 +709,8 @@ def test_operators_are_what_they_are_called(method):
         "mean": weighted / sums[:, None],
     }
     for operator, matrix in expected.items():
-        found = revgat_operator.message_of(graph, operator, method)(torch.eye(60))
-        np.testing.assert_allclose(found, matrix, rtol=1e-4, atol=1e-6)
+        result = revgat_operator.message_of(graph, operator, method)(torch.eye(60))
+        np.testing.assert_allclose(result, matrix, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("root", [False, True])
@@ -715,12 +718,12 @@ def test_linear_revgat_learns_and_cannot_see_the_answers(root):
     known, options = one_type(), revgat_operator.Options(width=4, epochs=20, root=root)
     false = known.with_labels(np.where(known.time >= CUTOFF, (known.y + 1) % 3, known.y))
     problems = [Problem.of(graph, CUTOFF) for graph in (known, false)]
-    seen, blind = (
+    informed, blind = (
         revgat_operator.fit(p, p.view.undirected(), "mean", "pmp", 0, options) for p in problems
     )
-    assert np.array_equal(seen[0], blind[0])
-    assert seen[1] == blind[1]
-    assert problems[0].hits(seen[0]).mean() > 0.4
+    assert np.array_equal(informed[0], blind[0])
+    assert informed[1] == blind[1]
+    assert problems[0].hits(informed[0]).mean() > 0.4
 
 
 def test_revgat_operator_is_a_table_and_refuses(tmp_path, monkeypatch):
@@ -744,8 +747,8 @@ def test_revgat_operator_is_a_table_and_refuses(tmp_path, monkeypatch):
 
 
 def test_work_off_keeps_the_order_of_tasks(tmp_path):
-    made = [partial(records, name, np.ones(3, bool), (seed,)) for seed, name in enumerate("abc")]
-    tasks = [Task(f"task {k}", {"number": k}, call) for k, call in enumerate(made)]
+    calls = [partial(records, name, np.ones(3, bool), (seed,)) for seed, name in enumerate("abc")]
+    tasks = [Task(f"task {k}", {"number": k}, call) for k, call in enumerate(calls)]
     work_off(tasks[1:2], tmp_path)
     assert [record.column for record in work_off(tasks, tmp_path)] == ["a", "b", "c"]
 
@@ -800,8 +803,8 @@ def test_pictures_of_the_methods_hold_their_tables(tmp_path, capsys):
     assert sorted(file.stem for file in tmp_path.iterdir()) == sorted(
         f"methods-{name}" for name in FIGURES
     )
-    shown = [[float(text.get_text()) for text in axis.texts] for axis in FIGURES["weights"]().axes]
-    assert shown[1] == ig.weighting.pmp(np.arange(10)).ravel().tolist()
+    values = [[float(text.get_text()) for text in axis.texts] for axis in FIGURES["weights"]().axes]
+    assert values[1] == ig.weighting.pmp(np.arange(10)).ravel().tolist()
     last, early = (FIGURES["distances"]().axes[2].lines[k].get_ydata() for k in (3, 0))
     np.testing.assert_allclose(early, last, atol=0.01)  # PMP's promise; plain's differ by up to .15
 

@@ -1,4 +1,4 @@
-"""The benchmarks run in small sizes, compare like with like, and say whether a goal was met."""
+"""The benchmarks run in small sizes, compare equal work, and report whether a goal was met."""
 
 import io
 import json

@@ -1,4 +1,7 @@
-"""The heterogeneous models: any rows, every metapath counts, the fusion is the formula, groups are held together."""
+"""The heterogeneous models.
+
+Any rows, every metapath counts, fusion equals its formula, groups stay separate.
+"""
 
 import numpy as np
 import pytest
@@ -43,7 +46,7 @@ BUILD = {
 }
 
 
-def made(name, labels=()):
+def build_model(name, labels=()):
     torch.manual_seed(0)
     return BUILD[name](labels).eval()
 
@@ -58,18 +61,18 @@ def inputs(labels=(), rows=9):
 @pytest.mark.parametrize("name", BUILD)
 @pytest.mark.parametrize("labels", [(), (LABELS, LABELS)])
 def test_rows_are_computed_apart_from_each_other(name, labels):
-    model, (hops, label_hops) = made(name, labels), inputs(labels)
+    model, (hops, label_hops) = build_model(name, labels), inputs(labels)
     out = model(hops, label_hops)
     assert out.shape == (9, LABELS)
     rows = torch.tensor([4, 0])
     part = model([h[rows] for h in hops], [h[rows] for h in label_hops])
     torch.testing.assert_close(part, out[rows])
-    assert torch.equal(made(name, labels)(hops, label_hops), out)
+    assert torch.equal(build_model(name, labels)(hops, label_hops), out)
 
 
 @pytest.mark.parametrize("name", BUILD)
 def test_every_metapath_counts_and_every_parameter_learns(name):
-    model, (hops, label_hops) = made(name, (LABELS,)), inputs((LABELS,))
+    model, (hops, label_hops) = build_model(name, (LABELS,)), inputs((LABELS,))
     with torch.no_grad():
         for gamma in (m.gamma for m in model.modules() if isinstance(m, SemanticFusion)):
             gamma.fill_(0.5)
@@ -119,15 +122,18 @@ def test_a_group_is_a_convolution_over_its_raw_hops():
 
 
 def test_groups_meet_only_after_their_own_encoders_and_own_features_are_in_several():
-    """A group reads its own hops and nothing else; with its columns cut out of the last layers it says nothing."""
-    model, (hops, _) = made("rphgnn"), inputs()
+    """A group reads its own hops and nothing else.
+
+    Without its columns in the last layers it has no effect.
+    """
+    model, (hops, _) = build_model("rphgnn"), inputs()
     with torch.no_grad():
         model.classify[0].weight[:, 8:] = 0  # the second group's
     assert torch.equal(model(hops), model([*hops[:2], hops[2] + torch.randn_like(hops[2])]))
     for k in (0, 1):
         moved = [h + torch.randn_like(h) * (i == k) for i, h in enumerate(hops)]
         assert not torch.allclose(model(hops), model(moved))
-    model = made("rphgnn")
+    model = build_model("rphgnn")
     with torch.no_grad():
         model.classify[0].weight[:, :8] = 0
     assert torch.equal(model(hops), model([hops[0], hops[1] + torch.randn_like(hops[1]), hops[2]]))
@@ -173,7 +179,7 @@ def test_groups_and_heads_are_checked():
     with pytest.raises(ig.InputError, match=r"hold one or more each"):
         RpHGNN(WIDTHS, LABELS, groups=[[0, 1, 2], []])
     with pytest.raises(ig.InputError, match="expects 3 matrices, but got 2"):
-        made("rphgnn")(inputs()[0][:2])
+        build_model("rphgnn")(inputs()[0][:2])
     with pytest.raises(
         ig.InputError, match="norm='group' is not valid; choose one of 'batch', 'layer', 'none'"
     ):

@@ -1,4 +1,7 @@
-"""Rivals that are terms of a step: moments, risks over periods, edited graphs; held against loops and laws."""
+"""Competing methods that are loss terms.
+
+Moments, risks over periods, edited graphs; compared with loops.
+"""
 
 from dataclasses import replace
 
@@ -50,7 +53,7 @@ def test_laws_of_the_discrepancy():
     )
     equal = a.clone().requires_grad_()
     cmd(equal, a).backward()
-    assert torch.isfinite(equal.grad).all()  # a norm has no slope at zero, and says 0
+    assert torch.isfinite(equal.grad).all()  # a norm has no gradient at zero; torch returns 0
 
 
 def a_step(rows=40, again=None, epoch=1, seed=0):
@@ -78,15 +81,15 @@ def test_the_term_compares_what_is_read_of_both():
     step = a_step(again=lambda rows: (None, there[rows]))
     term, asked = MomentDiscrepancy(np.arange(60, 100), 2.0), []
     step = replace(step, again=lambda rows: asked.append(rows) or (None, there[rows]))
-    found = term(step)
+    penalty = term(step)
     assert len(asked[0]) == 40
     assert asked[0].min() >= 60
     wanted = naive_cmd(
         torch.tanh(step.hidden).detach().double().numpy(),
         torch.tanh(there[asked[0]]).double().numpy(),
     )
-    assert float(found.detach()) == pytest.approx(2 * wanted, rel=1e-4)
-    found.backward()
+    assert float(penalty.detach()) == pytest.approx(2 * wanted, rel=1e-4)
+    penalty.backward()
     assert step.hidden.grad.abs().sum() > 0
 
 

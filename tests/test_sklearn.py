@@ -1,4 +1,7 @@
-"""Manners of scikit-learn: options are stored as they came, cloned, set and searched over; models are copied."""
+"""scikit-learn conventions.
+
+Options are stored unchanged, cloned, set and searched; models are copied.
+"""
 
 import numpy as np
 import pytest
@@ -59,9 +62,11 @@ def test_a_grid_of_options(graph):
 
 
 def test_a_candidate_is_a_clone_with_other_options():
-    made = with_candidate(Pipeline("sgc", epochs=3), Candidate.parse("trees:pmp"), seed=7, cutoff=2)
+    pipeline = with_candidate(
+        Pipeline("sgc", epochs=3), Candidate.parse("trees:pmp"), seed=7, cutoff=2
+    )
     assert (
-        made.get_params()
+        pipeline.get_params()
         == Pipeline("trees", Method.parse("pmp"), 2, epochs=3, seed=7).get_params()
     )
 

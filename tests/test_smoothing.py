@@ -1,4 +1,4 @@
-"""Correct and Smooth, held against its definition written with dense matrices; and through every engine."""
+"""Correct and Smooth equals its definition with dense matrices, on every engine."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,10 @@ from impact_gnn.propagation.smoothing import STEPS, Smoothing, correct_and_smoot
 
 
 def naive(base, label, mean, correct, smooth):
-    """E ← α S E + (1−α) E₀ from the errors, added at their usual size; then the same from labels and predictions."""
+    """E ← α S E + (1−α) E₀ from the errors, added at their usual size.
+
+    Then the same from labels and predictions.
+    """
 
     def spread(start, share):
         out = start
@@ -97,7 +100,10 @@ def test_engines_agree_and_choices_share_work(graph, tmp_path):
 
 
 def test_between_types_neighbours_are_met_through_others():
-    """Two papers of one author, one labelled: the other hears of it; a paper of nobody keeps its prediction."""
+    """Two papers of one author, one labelled.
+
+    It changes the other; a paper without authors retains its prediction.
+    """
     graph = ig.TemporalGraph.hetero(
         nodes={
             "paper": {"x": np.zeros((3, 1)), "y": [1, -1, -1], "time": [0, 1, 1]},
@@ -136,7 +142,7 @@ def test_known_labels_help_and_hidden_ones_never_matter():
     assert np.array_equal(again.predict_proba(hidden), smooth.predict_proba(graph))
 
 
-def test_what_does_not_fit_is_refused_before_it_is_made(graph, tmp_path):
+def test_arguments_that_do_not_fit_are_refused_first(graph, tmp_path):
     with pytest.raises(
         ig.InputError, match="of predictions in memory, more than this engine may use"
     ):

@@ -1,4 +1,7 @@
-"""Random-projection squashing: linear in X, as its formula says, the same on every engine, at a linear cost."""
+"""Random-projection squashing.
+
+Linear in X, equal to its formula, the same on every engine, at linear cost.
+"""
 
 import numpy as np
 import pytest
@@ -107,8 +110,8 @@ def test_time_weights_enter(graph):
 
 def test_a_type_without_features_begins_with_what_reaches_it(graph):
     """Institutions are two steps from papers; nothing is random noise and nothing stays empty."""
-    found = squash(graph, iterations=2)
-    assert all(np.abs(hop).max() > 0 for hops in found.values() for hop in hops)
+    squashed_hops = squash(graph, iterations=2)
+    assert all(np.abs(hop).max() > 0 for hops in squashed_hops.values() for hop in hops)
     nothing = squash(graph.with_features(np.zeros_like(graph.x)), iterations=2)
     assert all((hop == 0).all() for hops in nothing.values() for hop in hops)
 
@@ -122,8 +125,8 @@ def test_seed_and_names_alone_decide_the_projections(graph):
 
 
 def test_width_of_all_matrices(graph):
-    found = squash(graph, iterations=2, width=9)
-    assert {hop.shape for hops in found.values() for hop in hops} == {(graph.num_nodes, 9)}
+    squashed_hops = squash(graph, iterations=2, width=9)
+    assert {hop.shape for hops in squashed_hops.values() for hop in hops} == {(graph.num_nodes, 9)}
 
 
 def test_steps_grow_linearly_with_iterations_and_relations(graph):
@@ -138,7 +141,7 @@ def test_steps_grow_linearly_with_iterations_and_relations(graph):
 def test_disk_gives_the_same_bits_again_and_again(graph, tmp_path):
     expected = squash(graph, iterations=2, width=5, weighting="pmp")
     for _ in range(2):
-        found = squash(
+        squashed_hops = squash(
             graph,
             iterations=2,
             width=5,
@@ -146,7 +149,7 @@ def test_disk_gives_the_same_bits_again_and_again(graph, tmp_path):
             engine=Disk(tmp_path / "work", memory="20kB"),
         )
         for name, hops in expected.items():
-            assert all(np.array_equal(a, b) for a, b in zip(hops, found[name], strict=True))
+            assert all(np.array_equal(a, b) for a, b in zip(hops, squashed_hops[name], strict=True))
 
 
 def test_without_a_way_back_only_odd_messages():

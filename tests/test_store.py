@@ -1,4 +1,7 @@
-"""What resumes: finished pieces are read, other inputs are named and refused, foreign files are never touched."""
+"""Resumed work.
+
+Finished pieces are read, changed inputs are refused by name, other files are never touched.
+"""
 
 import itertools
 import os
@@ -69,7 +72,7 @@ def test_other_data_is_refused(change, sentence):
         decode(Outer, encode(VALUE) | change)
 
 
-def test_pieces_are_made_once(tmp_path):
+def test_pieces_are_computed_once(tmp_path):
     place, calls = tmp_path / "store", []
 
     def make():
@@ -158,7 +161,9 @@ def test_what_a_killed_run_leaves_is_accepted(tmp_path, left):
 
 
 def test_killed_at_any_moment_it_goes_on(tmp_path):
-    """A process that is killed at its n-th call that changes a file leaves a place that the next one takes up."""
+    """A process that is killed at its n-th call that changes a file leaves a place that the next
+    one takes up.
+    """
 
     def work(place):
         with Store.open(place / "work", {"n": 1}, within=place) as store:
@@ -169,12 +174,12 @@ def test_killed_at_any_moment_it_goes_on(tmp_path):
         place = tmp_path / str(limit)
         child = os.fork()
         if child == 0:
-            seen = itertools.count(1)
+            counter = itertools.count(1)
             for name in ("mkdir", "open", "replace", "fsync", "unlink", "chmod"):
                 plain = getattr(os, name)
 
-                def call(*arguments, plain=plain, seen=seen, limit=limit, **options):
-                    if next(seen) == limit:
+                def call(*arguments, plain=plain, counter=counter, limit=limit, **options):
+                    if next(counter) == limit:
                         os.kill(os.getpid(), signal.SIGKILL)
                     return plain(*arguments, **options)
 

@@ -1,4 +1,4 @@
-"""The door for tables: every kind of frame, file and database, from the user's call to predictions, by name."""
+"""Tables: every kind of frame, file and database, from the user's call to predictions, by name."""
 
 import gzip
 import sqlite3
@@ -101,17 +101,18 @@ def test_every_kind_of_frame_gives_the_same_predictions(frame):
         "open": "number",
     }
     expected = predictions(ig.from_tables(*tables(), **ROLES))[1]
-    found = predictions(g)[1]
-    assert found.keys() == expected.keys()
-    assert len(found) == int((g.time >= g.when("2021-01-01")).sum()) > 20
-    assert np.allclose(list(found.values()), list(expected.values()), atol=1e-6)
+    predicted = predictions(g)[1]
+    assert predicted.keys() == expected.keys()
+    assert len(predicted) == int((g.time >= g.when("2021-01-01")).sum()) > 20
+    assert np.allclose(list(predicted.values()), list(expected.values()), atol=1e-6)
 
 
+@pytest.mark.usefixtures("without_page")
 def test_two_lines_from_a_polars_frame_to_predictions(tmp_path, capsys):
     nodes, edges = map(pl.from_arrow, tables())
     g = ig.from_tables(nodes.rename({"topic": "label"}), edges)
-    said = capsys.readouterr().out
-    assert "nodes: rows numbered" not in said
+    output = capsys.readouterr().out
+    assert "nodes: rows numbered" not in output
     for line in (
         "time from 'published'",
         "label from 'label'",
@@ -119,7 +120,7 @@ def test_two_lines_from_a_polars_frame_to_predictions(tmp_path, capsys):
         "venue: category",
         "source from 'citing'",
     ):
-        assert line in said
+        assert line in output
     r = ig.run(g, tmp_path / "out", candidates=["plain", "labels"], folds=1, seeds=1)
     table = pd.read_csv(tmp_path / "out" / "predictions.csv")
     assert len(table) == r.prediction_summary.count == 59 or len(table) > 20
@@ -194,9 +195,11 @@ def test_every_kind_of_file_gives_the_same_predictions(tmp_path, form):
     nodes, edges = renamed()
     g = ig.load(write(tmp_path / "g", nodes, edges, form), period="quarter")
     expected = predictions(ig.from_tables(nodes, edges, period="quarter", quiet=True))[1]
-    found = predictions(g)[1]
-    assert found.keys() == expected.keys()
-    assert np.allclose([found[k] for k in found], [expected[k] for k in found], atol=1e-5)
+    predicted = predictions(g)[1]
+    assert predicted.keys() == expected.keys()
+    assert np.allclose(
+        [predicted[k] for k in predicted], [expected[k] for k in predicted], atol=1e-5
+    )
 
 
 def test_databases(tmp_path):
@@ -212,9 +215,11 @@ def test_databases(tmp_path):
         nodes.to_pandas().to_sql("nodes", connection, index=False)
         edges.to_pandas().to_sql("edges", connection, index=False)
     for url in (f"duckdb:{tmp_path / 'g.db'}", f"sqlite:///{tmp_path / 'g.sqlite'}"):
-        found = predictions(ig.load(url, period="quarter"))[1]
-        assert found.keys() == expected.keys()
-        assert np.allclose([found[k] for k in found], [expected[k] for k in found], atol=1e-5)
+        predicted = predictions(ig.load(url, period="quarter"))[1]
+        assert predicted.keys() == expected.keys()
+        assert np.allclose(
+            [predicted[k] for k in predicted], [expected[k] for k in predicted], atol=1e-5
+        )
     for url, sentence in (
         ("duckdb:nowhere.db", "nowhere.db does not exist"),
         ("sqlite:////nowhere/at/all.db", "/nowhere/at/all.db does not exist"),
@@ -281,18 +286,19 @@ def test_columns_rows_and_classes_in_another_order_give_the_same_predictions(tmp
     _, expected = predictions(g, p)
     papers, citations = shuffled()
     again = ig.from_tables(papers, citations, **ROLES)
-    _, found = predictions(again, p)
-    assert found.keys() == expected.keys()
-    assert np.allclose([found[k] for k in expected], list(expected.values()), atol=1e-5)
-    # Classes in another order, one of which has nobody yet, and further columns that are not known.
+    _, predicted = predictions(again, p)
+    assert predicted.keys() == expected.keys()
+    assert np.allclose([predicted[k] for k in expected], list(expected.values()), atol=1e-5)
+    # Classes in another order, one of which has no nodes yet, and further columns that are not
+    # known.
     names = ["cs", "zoo", "bio", "astro"]
     coded = again.coded_as(names)
     assert not np.array_equal(coded.y, again.y)
-    _, found = predictions(coded, p)
-    assert np.allclose([found[k] for k in expected], list(expected.values()), atol=1e-5)
+    _, predicted = predictions(coded, p)
+    assert np.allclose([predicted[k] for k in expected], list(expected.values()), atol=1e-5)
     more = papers.append_column("new", papers["pages"])
-    _, found = predictions(ig.from_tables(more, citations, **ROLES), p)
-    assert np.allclose([found[k] for k in expected], list(expected.values()), atol=1e-5)
+    _, predicted = predictions(ig.from_tables(more, citations, **ROLES), p)
+    assert np.allclose([predicted[k] for k in expected], list(expected.values()), atol=1e-5)
 
 
 def test_predict_says_what_it_does_not_know_and_refuses_what_it_needs(tmp_path):
@@ -335,6 +341,7 @@ def test_predict_says_what_it_does_not_know_and_refuses_what_it_needs(tmp_path):
         p.predict_proba(g.with_features(np.ones((SIZE, 4))))
 
 
+@pytest.mark.usefixtures("without_page")
 def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
     run = CliRunner().invoke
     nodes, edges = renamed()
@@ -382,9 +389,9 @@ def test_the_command_line_from_init_to_next_months_predictions(tmp_path):
     )
     assert out.exit_code == 0, out.output
     assert "columns that are not in the model are ignored: extra" in out.stdout
-    found = pd.read_csv(tmp_path / "p.csv").set_index("id").loc[expected.index]
-    assert (found["label"] == expected["label"]).all()
-    assert np.allclose(found["probability"], expected["probability"], atol=1e-4)
+    predicted = pd.read_csv(tmp_path / "p.csv").set_index("id").loc[expected.index]
+    assert (predicted["label"] == expected["label"]).all()
+    assert np.allclose(predicted["probability"], expected["probability"], atol=1e-4)
 
 
 # -- large
@@ -397,10 +404,10 @@ def test_streaming_gives_the_same_graph(tmp_path, form, monkeypatch):
     nodes, edges = renamed()
     folder = write(tmp_path / "g", nodes, edges, form)
     whole = read(folder, period="quarter").graph
-    found = convert_graph(folder, tmp_path / "saved", memory=1, period="quarter")
+    converted = convert_graph(folder, tmp_path / "saved", memory=1, period="quarter")
     back = ig.load(tmp_path / "saved", verify=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["g", "saved"]
-    for g in (found.graph, back):
+    for g in (converted.graph, back):
         assert np.array_equal(g.edge_index, whole.edge_index)
         assert np.array_equal(g.edge_time, whole.edge_time)
         assert np.array_equal(g.ids, whole.ids)
@@ -429,9 +436,9 @@ def test_types_of_a_csv_in_batches_suit_all_of_it(tmp_path):
     )
     (tmp_path / "nodes.csv").write_text("id,time,a,b\n" + rows)
     (tmp_path / "edges.csv").write_text("source,target\n1,2\n")
-    found = convert_graph(tmp_path, tmp_path / "saved", memory=1, period=5)
-    assert found.graph.nodes["node"].columns.table.schema.types == [pa.float64(), pa.string()]
-    assert found.graph.num_nodes == 300_000
+    converted = convert_graph(tmp_path, tmp_path / "saved", memory=1, period=5)
+    assert converted.graph.nodes["node"].columns.table.schema.types == [pa.float64(), pa.string()]
+    assert converted.graph.num_nodes == 300_000
 
 
 @pytest.mark.parametrize(
@@ -446,17 +453,17 @@ def test_types_of_a_csv_in_batches_suit_all_of_it(tmp_path):
         pa.array(["b", "a", "c"]).dictionary_encode(),
     ],
 )
-def test_ids_of_any_kind_are_found_again(ids):
-    made = Ids.of(TableColumn(pa.chunked_array([ids]), "id", "nodes"))
+def test_ids_of_any_kind_are_matched(ids):
+    ids_read = Ids.of(TableColumn(pa.chunked_array([ids]), "id", "nodes"))
     plain = ids.to_pylist()
     absent = 99 if isinstance(plain[0], int) else "nobody"
     wanted = pa.array(
         [plain[2], plain[0], absent, plain[1]], pa.uint64() if ids.type == pa.uint64() else None
     )
-    if ids.type == pa.uint64():  # beyond what is taken for a number
+    if ids.type == pa.uint64():  # too long for a number
         plain, wanted = [str(one) for one in plain], wanted.cast(pa.large_string())
-    assert made.names.tolist() == plain
-    assert made.find(wanted).tolist() == [2, 0, -1, 1]
+    assert ids_read.names.tolist() == plain
+    assert ids_read.find(wanted).tolist() == [2, 0, -1, 1]
 
 
 def test_characters_of_a_slice():
@@ -465,7 +472,7 @@ def test_characters_of_a_slice():
     assert characters(text.slice(2, 2)).tolist() == ["日本語", "x"]
 
 
-# -- refused and said
+# -- refusals and notes
 
 
 @pytest.mark.parametrize(
@@ -517,12 +524,12 @@ def test_roles_that_no_table_has_and_roles_that_are_switched_off():
     ):
         ig.from_tables(nodes, edges, time="publishd", quiet=True)
     quiet = {"period": "year", "quiet": True}
-    seen = citations.rename_columns({"seen": "time"})
-    assert ig.from_tables(papers, seen, **quiet).edge_time is not None
-    assert ig.from_tables(papers, seen, edge_time="", **quiet).edge_time is None
+    dated = citations.rename_columns({"seen": "time"})
+    assert ig.from_tables(papers, dated, **quiet).edge_time is not None
+    assert ig.from_tables(papers, dated, edge_time="", **quiet).edge_time is None
 
 
-def test_a_date_that_is_said_to_be_a_feature_is_no_time():
+def test_a_date_declared_as_a_feature_is_no_time():
     papers, citations = tables()
     with pytest.raises(InputError, match="nodes has no time column; set it with time="):
         ig.from_tables(papers, citations, columns={"published": "date"}, quiet=True)
@@ -824,7 +831,10 @@ def test_ids_that_look_like_dates_stay_as_they_are(tmp_path):
 
 @pytest.mark.parametrize("name", ["p.csv", "p.raw.csv", "p.parquet"])
 def test_ids_and_classes_are_no_formulas_in_a_spreadsheet(tmp_path, name):
-    """A CSV is opened by programs that run what begins like a formula; other tables are read by programs of ours."""
+    """A CSV is opened by programs that run what begins like a formula.
+
+    Other tables are read by programs of ours.
+    """
     odd = [
         "=cmd|' /C calc'!A0",
         "@SUM(1)",
@@ -845,15 +855,15 @@ def test_ids_and_classes_are_no_formulas_in_a_spreadsheet(tmp_path, name):
     model = Ensemble([Pipeline("prior", cutoff=3).fit(g)], [1.0], Calibration(), np.full(2, 0.5))
     write_predictions(g, model, tmp_path / name)
     read = pd.read_parquet if name.endswith("parquet") else pd.read_csv
-    found = read(tmp_path / name)
+    table = read(tmp_path / name)
     changed = (
         {"=cmd|' /C calc'!A0", "@SUM(1)", "+1+cmd", "-2+3", "\t=1", "+49 30"}
         if name == "p.csv"
         else set()
     )
     wanted = [f"'{one}" if one in changed else one for one in odd]
-    assert sorted(found["id"]) == sorted(wanted)
-    assert set(found["label"]) | set(found["second_label"]) == {
+    assert sorted(table["id"]) == sorted(wanted)
+    assert set(table["label"]) | set(table["second_label"]) == {
         "b",
         "'=A1" if name == "p.csv" else "=A1",
     }
@@ -878,8 +888,8 @@ def test_the_order_of_rows_and_columns_changes_nothing(streamed, tmp_path):
         folder.mkdir()
         pyarrow.parquet.write_table(papers, folder / "nodes.parquet", row_group_size=50)
         pyarrow.parquet.write_table(citations, folder / "edges.parquet", row_group_size=90)
-        found = read(folder, period="quarter", spill=folder / "spill" if streamed else None)
-        digests.add(graph_digest(found.graph))
+        reading = read(folder, period="quarter", spill=folder / "spill" if streamed else None)
+        digests.add(graph_digest(reading.graph))
         papers, citations = (in_another_order(table, rng) for table in (papers, citations))
     assert len(digests) == 1
 

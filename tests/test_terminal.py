@@ -1,4 +1,4 @@
-"""What a person sees of the command while it works: bars, lines, help; and that it comes at once."""
+"""The terminal: progress bars, lines, help, and a quick start."""
 
 import io
 import itertools
@@ -34,8 +34,8 @@ def console_on(file, environ=(), **options):
 def test_bars_that_are_over_are_gone_and_lines_stand_above(clock):
     file = io.StringIO()
 
-    def shown():
-        """What is drawn below a line."""
+    def drawn_below():
+        """Everything that is drawn below a line."""
         terminal._bars.refresh()  # which a thread does ten times a second
         file.seek(0)
         file.truncate()
@@ -47,14 +47,14 @@ def test_bars_that_are_over_are_gone_and_lines_stand_above(clock):
         terminal("back-test", 1, 4, "first")
         terminal("propagating", 0, 0)
         terminal("propagating", 1, 0)
-        assert "back-test" in shown()
-        assert "propagating" in shown()
-        terminal("back-test", 2, 4, "second")  # what was within it failed, and said no more
-        below = shown()
+        assert "back-test" in drawn_below()
+        assert "propagating" in drawn_below()
+        terminal("back-test", 2, 4, "second")  # the inner stage failed without a last event
+        below = drawn_below()
         assert "propagating" not in below
         assert "50%, 3 s left, second" in below
         terminal("back-test", 4, 4)
-        assert shown().strip() == ""
+        assert drawn_below().strip() == ""
         terminal("fit", 0, 4)
     assert terminal._stages == {}
     # the line is clear, the cursor back
@@ -117,11 +117,11 @@ print(sorted({heavy} & set(sys.modules)))
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_help_has_an_example_that_can_be_typed(name):
-    shown = CliRunner().invoke(app, [name, "--help"] if name else ["--help"]).stdout
-    _, _, example = shown.partition("Example: ")
+    output = CliRunner().invoke(app, [name, "--help"] if name else ["--help"]).stdout
+    _, _, example = output.partition("Example: ")
     program, command, *arguments = shlex.split(example)
     assert (program, command) == ("impact", name or "run")
-    # refuses what it does not know
+    # refuses unknown options
     with COMMANDS[command].make_context(command, list(arguments)) as context:
         assert context.params
     places = [one for one in arguments if one.startswith("examples/")]
@@ -149,6 +149,7 @@ def impact(*arguments):
     return done
 
 
+@pytest.mark.usefixtures("without_page")
 def test_run_tells_what_it_guessed_and_how_to_change_it(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = impact("run", folder, "--candidates", "linear:plain", "--folds", "1", "--verbose")
@@ -161,13 +162,14 @@ def test_run_tells_what_it_guessed_and_how_to_change_it(folder, tmp_path, monkey
     ):
         assert words in done.stderr
     assert (tmp_path / "impact-run" / "papers" / "report.html").exists()
-    shown = ["Selected", "Predictions", "Expected accuracy", "Report"]
-    assert [line.split(":")[0] for line in done.stdout.split("\n") if line] == shown
+    shown = ["Selected", "Predictions", "Expected accuracy", "Do corrections", "Report"]
+    lines = [line for line in done.stdout.split("\n") if line]
+    assert [line[: len(start)] for line, start in zip(lines, shown, strict=True)] == shown
     quiet = impact("--quiet", "run", folder, "--candidates", "linear:plain", "--folds", "1")
     assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
 
 
-def test_a_last_period_with_labels_is_said_to_be_hidden(tmp_path):
+def test_a_labelled_last_period_is_reported_as_masked(tmp_path):
     impact(
         "generate",
         "--nodes",
@@ -181,5 +183,5 @@ def test_a_last_period_with_labels_is_said_to_be_hidden(tmp_path):
         "--out",
         tmp_path / "g",
     )
-    said = impact("diagnose", tmp_path / "g").stderr
-    assert "cutoff 3, the last period, whose labels are masked (--cutoff)" in said
+    stderr = impact("diagnose", tmp_path / "g").stderr
+    assert "cutoff 3, the last period, whose labels are masked (--cutoff)" in stderr

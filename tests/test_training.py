@@ -1,4 +1,7 @@
-"""The training loop: nothing hidden is seen, resuming changes nothing, the best epoch is kept."""
+"""The training loop.
+
+Hidden labels have no effect, resuming changes nothing, the best epoch is retained.
+"""
 
 import math
 from dataclasses import replace
@@ -71,7 +74,7 @@ def same(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-# -- who may be seen
+# -- hidden labels
 
 
 def test_split_holds_out_the_last_labelled_periods_only(view):
@@ -151,13 +154,13 @@ def test_patience_stops_early(view, split):
     assert len(result.history) == result.best_epoch + 3 < 100
 
 
-def test_without_rows_to_choose_by_the_last_epoch_is_kept(view):
-    seen = []
-    training = replace(CPU, epochs=4, patience=1, progress=seen.append)
+def test_without_validation_rows_the_last_epoch_is_retained(view):
+    epochs = []
+    training = replace(CPU, epochs=4, patience=1, progress=epochs.append)
     result = fit(build, HopTask([view.x]), view.y, split_rows(view, valid=0), training)
     assert result.best_epoch == 4 == len(result.history)
     assert math.isnan(result.valid_score)
-    assert [e.epoch for e in seen] == [1, 2, 3, 4]
+    assert [e.epoch for e in epochs] == [1, 2, 3, 4]
 
 
 def test_refit_trains_on_all_labelled_rows_for_the_chosen_epochs(view, split):
@@ -199,7 +202,7 @@ def test_memory_maps_are_read_by_rows(view, split, tmp_path):
 
 
 class CountedHop:
-    """A hop that is not in memory and remembers what it was asked for."""
+    """A hop that is not in memory and records requested rows."""
 
     def __init__(self, values):
         self.values, self.shape, self.asked = values, values.shape, []
@@ -249,7 +252,7 @@ def test_hops_in_files_are_read_in_long_runs_and_train_the_same(
         assert [list(index) for index in hop.asked] == [[0, 3, 7, 150]]
 
 
-def test_loaded_rows_stand_in_the_order_given(view):
+def test_loaded_rows_have_the_requested_order(view):
     rows = torch.tensor([7, 3, 3, 150, 0])
     task = HopTask([CountedHop(view.x)], [CountedHop(view.x[:, :2])]).loaded(rows)
     assert not task.in_files
@@ -260,9 +263,9 @@ def test_loaded_rows_stand_in_the_order_given(view):
 # -- RLU
 
 
-def label_task(view, seen):
+def label_task(view, soft_labels):
     def make(soft):
-        seen.append(soft)
+        soft_labels.append(soft)
         hop = propagate(view, x=soft, hops=1)[0]
         return HopTask([view.x], [hop])
 
@@ -276,36 +279,42 @@ def gamlp():
 def test_stages_teach_confident_predictions_and_no_truth(view, split):
     runs = []
     for g in (view, graph(scramble=True)):
-        seen = []
+        soft_labels = []
         staged = fit_stages(
-            gamlp, label_task(g, seen), g.y, split, LABELS, CPU, Reliable(stages=3, threshold=0.7)
+            gamlp,
+            label_task(g, soft_labels),
+            g.y,
+            split,
+            LABELS,
+            CPU,
+            Reliable(stages=3, threshold=0.7),
         )
-        runs.append((staged, seen))
-    (staged, seen), (other, _) = runs
+        runs.append((staged, soft_labels))
+    (staged, soft_labels), (other, _) = runs
     assert same(staged.result.state, other.result.state)
-    assert len(staged.stages) == len(seen) == 3
+    assert len(staged.stages) == len(soft_labels) == 3
     assert staged.result.valid_score == max(r.valid_score for r in staged.stages)
     others = np.setdiff1d(np.arange(view.num_nodes), split.train)
-    assert not seen[0][others].any()  # stage 0 knows true labels only
-    first = predict(staged.stages[0].model, label_task(view, [])(seen[0]))
+    assert not soft_labels[0][others].any()  # stage 0 knows true labels only
+    first = predict(staged.stages[0].model, label_task(view, [])(soft_labels[0]))
     rows = confident_rows(first, others, 0.7)
     assert 0 < len(rows) < len(others)
     np.testing.assert_array_equal(
-        np.flatnonzero(seen[1][others].any(1)), np.searchsorted(others, rows)
+        np.flatnonzero(soft_labels[1][others].any(1)), np.searchsorted(others, rows)
     )
-    np.testing.assert_allclose(seen[1][rows], first[rows], rtol=1e-5)
-    for soft in seen:
+    np.testing.assert_allclose(soft_labels[1][rows], first[rows], rtol=1e-5)
+    for soft in soft_labels:
         assert (soft[split.train].argmax(1) == view.y[split.train]).all()
 
 
 def test_stages_refit_on_all_labelled_rows(view, split):
-    seen = []
+    soft_labels = []
     training = replace(CPU, epochs=4, refit=True)
     staged = fit_stages(
-        gamlp, label_task(view, seen), view.y, split, LABELS, training, Reliable(stages=2)
+        gamlp, label_task(view, soft_labels), view.y, split, LABELS, training, Reliable(stages=2)
     )
-    assert len(seen) == 2 + staged.stage + 1
-    assert (seen[-1][split.all].argmax(1) == view.y[split.all]).all()
+    assert len(soft_labels) == 2 + staged.stage + 1
+    assert (soft_labels[-1][split.all].argmax(1) == view.y[split.all]).all()
     assert predict(staged.result.model, staged.task).shape == (view.num_nodes, LABELS)
 
 
@@ -360,7 +369,7 @@ def test_inputs_are_checked(view, split):
 
 
 def test_an_epoch_is_chosen_by_the_mean_over_the_last_ones(view, tmp_path):
-    """The choice is the argmax of the running mean of the scores, and resuming changes nothing."""
+    """The best epoch is the argmax of the running mean of the scores, and resuming changes nothing."""
     split, task = split_rows(view), HopTask([view.x])
     training = Training(epochs=12, lr=0.3, device="cpu", choose_over=4)
     result = fit(

@@ -1,4 +1,4 @@
-"""The PyG transforms: right weights, untouched input, all objects, and sentences for what cannot be done."""
+"""The PyG transforms: right weights, unchanged input, all kinds of objects, clear refusals."""
 
 import copy
 import re
@@ -126,8 +126,8 @@ def test_genpmp_follows_the_definition():
 def test_existing_weights_are_multiplied_and_column_shape_is_accepted():
     own = torch.rand(300, dtype=torch.float64)
     omega = PMP()(graph()).edge_weight
-    for given in (own, own.view(-1, 1)):
-        weighted = PMP()(graph(edge_weight=given)).edge_weight
+    for own_weight in (own, own.view(-1, 1)):
+        weighted = PMP()(graph(edge_weight=own_weight)).edge_weight
         assert weighted.dtype == torch.float64
         assert torch.equal(weighted, omega.double() * own)
     counts = torch.arange(300)
@@ -172,10 +172,14 @@ def test_input_is_never_mutated(transform, make):
     assert out is not data
     assert [sorted(store.keys()) for store in data.stores] == keys
     now = [(id(store), key, value) for store in data.stores for key, value in store.items()]
-    for (store, key, value, kept), (store_now, key_now, value_now) in zip(before, now, strict=True):
+    for (store, key, value, original), (store_now, key_now, value_now) in zip(
+        before, now, strict=True
+    ):
         assert (store, key) == (store_now, key_now)
         assert value is value_now, f"{key} was replaced"
-        same = torch.equal(value, kept) if isinstance(value, torch.Tensor) else value == kept
+        same = (
+            torch.equal(value, original) if isinstance(value, torch.Tensor) else value == original
+        )
         assert same, f"{key} was changed in place"
 
 

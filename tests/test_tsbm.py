@@ -1,4 +1,7 @@
-"""The temporal stochastic block model: exact in distribution, the same for the same seed, the same on disk."""
+"""The temporal stochastic block model.
+
+Exact in distribution, reproducible by seed, the same on disk.
+"""
 
 import shutil
 from dataclasses import replace
@@ -19,7 +22,9 @@ LEAST_P = 1e-4
 
 
 def draws_between_blocks(model, graph):
-    """Successful draws and possible draws for every unordered pair of (label, time) blocks, by looking at all edges."""
+    """Successful draws and possible draws for every unordered pair of (label, time) blocks, by
+    looking at all edges.
+    """
     block = graph.y * model.num_times + (graph.time - model.start)
     blocks = model.num_labels * model.num_times
     source, target = block[graph.edge_index]
@@ -34,13 +39,13 @@ def draws_between_blocks(model, graph):
 
 def fit(model, graph, probability):
     """P-value of Σ (observed − np)² / np(1−p), where every block pair is large enough for it."""
-    found, possible = draws_between_blocks(model, graph)
+    observed, possible = draws_between_blocks(model, graph)
     blocks = model.num_labels * model.num_times
     p = probability.reshape(blocks, blocks)[np.triu_indices(blocks)]
     large = possible * p * (1 - p) > 5
     assert large.sum() > 50
     spread = (possible * p * (1 - p))[large]
-    return stats.chi2.sf(((found - possible * p)[large] ** 2 / spread).sum(), large.sum())
+    return stats.chi2.sf(((observed - possible * p)[large] ** 2 / spread).sum(), large.sum())
 
 
 def multiplicities(graph):
@@ -94,13 +99,13 @@ def test_every_pair_of_a_block_is_equally_likely_and_independent(protocol, num_n
         np.zeros((1, 1)), np.ones(1), np.full((1, 1), p), np.ones((1, 1)), num_nodes, 1, protocol
     )
     pairs = np.triu_indices(num_nodes, 1)
-    seen = np.stack([multiplicities(model.sample(seed))[pairs] for seed in range(rounds)])
+    multiplicity = np.stack([multiplicities(model.sample(seed))[pairs] for seed in range(rounds)])
     draws = 2 if protocol == "released" else 1
     expected = stats.binom.pmf(np.arange(draws + 1), draws, p) * rounds
-    for pair in seen.T:  # multiplicity 0, 1 (, 2) of every single pair
+    for pair in multiplicity.T:  # multiplicity 0, 1 (, 2) of every single pair
         assert stats.chisquare(np.bincount(pair, minlength=draws + 1), expected).pvalue > LEAST_P
     # Joint law of two pairs: 0/1 tables of neighbours in the numbering and of distant ones.
-    linked = seen > 0
+    linked = multiplicity > 0
     share = 1 - (1 - p) ** draws
     joint = (
         np.array([(1 - share) ** 2, share * (1 - share), share * (1 - share), share**2]) * rounds
@@ -110,7 +115,7 @@ def test_every_pair_of_a_block_is_equally_likely_and_independent(protocol, num_n
             if other != one:
                 table = np.bincount(2 * linked[:, one] + linked[:, other], minlength=4)
                 assert stats.chisquare(table, joint).pvalue > LEAST_P / 10
-    edges = seen.sum(1)
+    edges = multiplicity.sum(1)
     trials = draws * len(pairs[0])
     cells = np.bincount(edges, minlength=trials + 1)
     law = stats.binom.pmf(np.arange(trials + 1), trials, p) * rounds
@@ -209,7 +214,7 @@ def test_features_have_their_label_mean_and_noise(protocol, feature_std):
     assert abs(np.corrcoef(z.T) - np.eye(6)).max() < 0.05
 
 
-def test_noise_can_be_given():
+def test_noise_can_be_passed():
     assert np.array_equal(tsbm_model(num_labels=3, feature_std=2).std, [2.0, 2.0, 2.0])
     exact = tsbm_model(num_nodes=50, feature_std=0)
     graph = exact.sample()

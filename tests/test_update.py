@@ -1,4 +1,4 @@
-"""Updates of saved graphs: the graph of all tables, in place, whole or not at all."""
+"""Updates of saved graphs: equal to the graph of all tables, in place, whole or not at all."""
 
 import csv
 import json
@@ -100,7 +100,7 @@ def edges_of(graph):
 
 
 def check_same(grown, whole):
-    """The same nodes, edges, labels and columns, whatever their order."""
+    """The same nodes, edges, labels and columns, in any order."""
     assert grown.periods == whole.periods
     assert sorted(map(str, grown.label_names)) == sorted(map(str, whole.label_names))
     for kind, part in whole.nodes.items():
@@ -155,7 +155,7 @@ def test_large_arrays_are_not_written_again(tmp_path, tables):
     digest = graph_digest(mapped)
     ig.update(graph, folders[1])
     assert {file: file.stat().st_ino for file in graph.rglob("*.npy")} == before
-    assert graph_digest(mapped) == digest  # who has mapped the old graph goes on
+    assert graph_digest(mapped) == digest  # readers of the old graph are not affected
     assert (graph / "nodes" / "0-node" / "columns-2.arrow").is_file()
 
 
@@ -232,7 +232,7 @@ def test_unlabelled_nodes_need_no_column_of_labels(tmp_path, tables):
 
 
 def test_roles_are_those_of_the_first_tables(tmp_path):
-    """Names that nobody could guess, labels that mean unknown, and no label in the new table."""
+    """Names that cannot be guessed, labels that mean unknown, and no label in the new table."""
     (tmp_path / "first").mkdir()
     names = {"id": "p", "date": "q", "label": "r", "score": "score"}
     nodes, edges = papers(np.random.default_rng(1))

@@ -1,4 +1,4 @@
-"""Tables against the paper's loops, and what edges and rows make of them."""
+"""Weight tables equal the paper's loops; weights of edges and rows follow from them."""
 
 import numpy as np
 import pytest
@@ -106,11 +106,11 @@ def test_edge_weight_between_two_types():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_normalized_rows_sum_to_one_in_the_given_type(xp, dtype):
+def test_normalized_rows_sum_to_one_in_the_input_dtype(xp, dtype):
     rng = np.random.default_rng(0)
     target = rng.integers(0, 50, 3000)
-    given_weight = xp.array(rng.uniform(0, 5, 3000), dtype)
-    weight = weighting.normalize_rows(given_weight, xp.array(target), 60)
+    raw_weight = xp.array(rng.uniform(0, 5, 3000), dtype)
+    weight = weighting.normalize_rows(raw_weight, xp.array(target), 60)
     assert xp.owns(weight)
     assert np.asarray(weight).dtype == dtype
     total = np.bincount(target, np.asarray(weight), 60)

@@ -1,4 +1,7 @@
-"""Run by `make test-without-torch` in an environment that has no torch: the array layers import and work there."""
+"""Run by `make test-without-torch` in an environment that has no torch.
+
+The array layers import and work there.
+"""
 
 import importlib
 import importlib.util
@@ -39,12 +42,12 @@ assert "torch" not in sys.modules
 g = ig.tsbm(num_nodes=300, num_times=5, num_labels=3, seed=0).masked(4)
 table = ig.weighting.pmp(g.times)
 weight = ig.weighting.edge_weight(table, g.edge_index, g.period, g.period)
-found = ig.connectivity.relative_connectivity(
+estimate = ig.connectivity.relative_connectivity(
     g.edge_index, g.y, g.time, num_labels=g.num_labels, cutoff=4
 )
 aligned = ig.alignment.jjnorm(ig.alignment.center(g.x, g.time), g.y, g.time, target=g.targets())
 assert np.isfinite(aligned).all()
-assert np.isfinite(found.g).all()
+assert np.isfinite(estimate.g).all()
 assert weight.shape == (g.edge_index.shape[1],)
 try:
     _ = ig.nn

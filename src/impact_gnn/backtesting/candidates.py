@@ -142,6 +142,7 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     | snapshot | past and future neighbours differ / do not: won .04 on one graph, lost .036, .045 on two | .4 / −.4 |
     | ends | target nodes are connected through nodes without a time, where weights by edge do nothing: judgement | .2 |
     | recency | label mix or features change / both hold: nothing to forget | .5 / −.3 |
+    | recency-fast | label mix fails / otherwise | .4 / −.4 |
     | features | no edges at all / connectivity fails / otherwise | 1 / −.6 / −1 |
     | any | it removes the share s of the measured shift of messages and keeps the classes apart | +.5·s |
 
@@ -282,7 +283,7 @@ def offers_of(graph: TemporalGraph) -> frozenset[Needs]:
 
 def _possible(graph: TemporalGraph) -> list[str]:
     """Methods that are applicable to this graph, simple ones first."""
-    methods = ["plain", "recency", "features", *GRAPH]
+    methods = ["plain", "recency", "recency-fast", "features", *GRAPH]
     if graph.x is not None:  # messages of degrees alone are not aligned
         columns = graph.x.shape[1]
         few = (
@@ -357,6 +358,7 @@ def _prior_scores(
         else "older labels are as informative as recent ones"
     )
     yield part("recency", 0.5 if moving else -0.3, why)
+    yield part("recency-fast", 0.4 if mix == VIOLATED else -0.4, f"label mix: {mix}")
     bare = not any(relation.num_edges for relation in graph.relations.values())
     alone = -0.6 if separable == VIOLATED else -1.0
     if bare:

@@ -543,6 +543,8 @@ class Search:
         engine = self.engine.child("horizon")
         if self.scores.get(unit) is None:
             self.fit_units([unit], window, engine)
+        else:  # a continued run counts the work of its predecessor
+            self.work += self.unit_cost(unit)
         probabilities = self.scores.get(unit)
         if probabilities is None:
             return []

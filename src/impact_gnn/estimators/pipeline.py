@@ -596,8 +596,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         early = positions[graph.time[positions] < period]
         if len(early):
             raise InputError(
-                f"node {graph.ids[early[0]]} is of {graph.name_of(int(graph.time[early[0]]))}, "
-                f"but nodes from {graph.name_of(period)} on are predicted; name those alone."
+                f"node {graph.ids[early[0]]} is in period {graph.name_of(int(graph.time[early[0]]))}, "
+                f"but nodes from {graph.name_of(period)} on are predicted; pass only those."
             )
         return positions
 

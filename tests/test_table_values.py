@@ -1,4 +1,4 @@
-"""Tables are read as they are written: ids, labels, times and numbers, whole or in pieces."""
+"""Values of tables stay exact: ids, labels, times and numbers, read at once or in batches."""
 
 from decimal import Decimal
 from itertools import pairwise
@@ -57,7 +57,7 @@ def test_minus_one_is_a_class_of_a_table_and_a_note_says_so(names, capsys):
     assert "-1 is read as a class" in capsys.readouterr().out
 
 
-def test_a_label_may_be_said_to_mean_unknown(tmp_path):
+def test_a_label_can_be_declared_to_mean_unknown(tmp_path):
     labels = [-1, 0, 1, 0, 1, -1]
     g = ig.from_tables(frame(label=labels), EDGE, unknown_label=-1, quiet=True)
     assert (g.label_names, g.y.tolist()) == ((0, 1), labels)
@@ -187,8 +187,10 @@ def test_a_csv_with_the_index_of_a_data_frame(tmp_path, index):
     graph = reading.graph
     assert graph.ids.tolist() == sorted(named)
     assert sorted(graph.ids[graph.edge_index].T.tolist()) == sorted(edges.to_numpy().tolist())
-    said = "id from 'Unnamed: 0'" if len(set(index)) == 3 else "rows numbered 0 to 2 as ids"
-    assert said in "\n".join(reading.notes)
+    expected_note = (
+        "id from 'Unnamed: 0'" if len(set(index)) == 3 else "rows numbered 0 to 2 as ids"
+    )
+    assert expected_note in "\n".join(reading.notes)
 
 
 def test_one_very_long_id_is_refused_before_memory_is_asked_for():

@@ -1,4 +1,4 @@
-"""Nothing that is not ours is deleted, replaced, written through or read: siblings, links, pipes, folders, databases."""
+"""User files are never deleted, replaced, written through or read."""
 
 import importlib
 import json
@@ -35,16 +35,16 @@ QUICK = ["--model", "linear", "--candidates", "prior:plain", "--folds", "1", "--
 
 
 def snapshot(root):
-    """Every entry below a folder: what it is and what it holds; links are not followed."""
-    found = {}
+    """Every entry below a folder: its mode and its content; links are not followed."""
+    contents = {}
     for path in sorted(root.rglob("*")):
         status, content = path.lstat(), None
         if path.is_symlink():
             content = os.readlink(path)
         elif path.is_file():
             content = path.read_bytes()
-        found[str(path.relative_to(root))] = (status.st_mode, content)
-    return found
+        contents[str(path.relative_to(root))] = (status.st_mode, content)
+    return contents
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,7 @@ def test_a_page_does_not_say_what_is_deleted(copied, href):
     assert after == before
 
 
+@pytest.mark.usefixtures("without_page")
 @pytest.mark.parametrize(
     "names", [{"..": ""}, {"../summary.json": ""}, {"/etc/passwd": ""}, [1], {"a.txt": ""}]
 )
@@ -92,6 +93,7 @@ def test_a_forged_list_of_figures_is_refused(copied, names):
     assert snapshot(copied) == before
 
 
+@pytest.mark.usefixtures("without_page")
 def test_figures_behind_a_link_and_those_of_users_are_refused(copied):
     figures, elsewhere = copied / "out" / "figures", copied / "elsewhere"
     figures.rename(elsewhere)
@@ -110,6 +112,7 @@ def test_figures_behind_a_link_and_those_of_users_are_refused(copied):
     assert (figures / "periods.svg").read_text() == "mine"
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_figure_that_became_a_link_or_a_folder_stays(copied):
     figure = copied / "out" / "figures" / "periods.svg"
     for replace_figure in (lambda: figure.symlink_to(copied / "g"), figure.mkdir):
@@ -122,6 +125,7 @@ def test_a_figure_that_became_a_link_or_a_folder_stays(copied):
         figure.write_text("")
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_figure_that_the_user_changed_is_neither_replaced_nor_deleted(copied):
     figure = copied / "out" / "figures" / "periods.svg"
     figure.write_text("mine")
@@ -315,13 +319,13 @@ def test_a_folder_that_only_looks_temporary_empties_nothing(tmp_path, name):
 def test_what_a_user_saves_while_we_write_is_not_deleted(tmp_path, graph):
     graph.save(tmp_path / "g")
 
-    def save_beside_a_user():
+    def save_while_a_user_writes():
         with _files.atomic_directory(tmp_path / "g", storage._own_files) as temporary:
             (temporary / "new").write_text("ours")
             (tmp_path / "g" / "mine.txt").write_text("mine")
 
     with pytest.raises(InputError, match="contains other files"):
-        save_beside_a_user()
+        save_while_a_user_writes()
     assert (tmp_path / "g" / "mine.txt").read_text() == "mine"
     assert ig.load(tmp_path / "g").num_nodes == graph.num_nodes
 
@@ -462,7 +466,7 @@ def test_reading_a_replacement_that_was_cut_off_changes_nothing(tmp_path, graph)
         pytest.raises(ZeroDivisionError),
         _files.atomic_directory(tmp_path / "g", lambda path: None),
     ):
-        raise ZeroDivisionError  # a writer puts it back, whatever becomes of it
+        raise ZeroDivisionError  # a writer restores it in any case
     assert [path.name for path in tmp_path.iterdir()] == ["g"]
     assert ig.load(tmp_path / "g", verify=True).num_nodes == graph.num_nodes
 
@@ -470,6 +474,7 @@ def test_reading_a_replacement_that_was_cut_off_changes_nothing(tmp_path, graph)
 # -- scratch, and what stands where a result should go
 
 
+@pytest.mark.usefixtures("without_page")
 def test_a_run_uses_a_folder_of_its_own_in_a_scratch_that_others_use(copied):
     scratch = copied / "mine"
     (scratch / "hops").mkdir(parents=True)
@@ -480,6 +485,7 @@ def test_a_run_uses_a_folder_of_its_own_in_a_scratch_that_others_use(copied):
     assert snapshot(scratch) == before
 
 
+@pytest.mark.usefixtures("without_page")
 def test_folders_of_users_in_scratch_are_refused_and_stay(copied):
     scratch = copied / "new.scratch"
     for name in ("hops", "edges", "children"):
@@ -552,6 +558,7 @@ def test_files_of_users_in_a_saved_folder_are_not_dropped(copied, graph):
 # -- evaluate
 
 
+@pytest.mark.usefixtures("without_page")
 def test_ids_that_differ_in_white_space_are_different(copied):
     out = copied / "out"
     summary = read_summary(out / "summary.json")
@@ -561,11 +568,11 @@ def test_ids_that_differ_in_white_space_are_different(copied):
     classes = list(summary.prediction_summary.labels)
     rows = {"id": [ids[0], ids[1], *ids[2:4]], "label": [classes[0], classes[1], *classes[:2]]}
     pd.DataFrame(rows).to_csv(copied / "labels.csv", index=False)
-    found = evaluate(out, copied / "labels.csv")
-    assert found.count == 4
-    said = table["label"].astype(str)[:4].tolist()
-    right = [a == b for a, b in zip(said, rows["label"], strict=True)]
-    assert found.accuracy.value == pytest.approx(sum(right) / 4)
+    evaluation = evaluate(out, copied / "labels.csv")
+    assert evaluation.count == 4
+    predicted = table["label"].astype(str)[:4].tolist()
+    right = [a == b for a, b in zip(predicted, rows["label"], strict=True)]
+    assert evaluation.accuracy.value == pytest.approx(sum(right) / 4)
 
 
 @pytest.mark.parametrize("text", ["", "\n", '"id"\n', "id,label\n", "\x00", '"id","time"\n1,2\n'])
@@ -691,6 +698,7 @@ def test_the_password_of_a_run_is_in_none_of_its_files(graph, tmp_path):
         assert not file.is_file() or b"s3cret" not in file.read_bytes(), file
 
 
+@pytest.mark.usefixtures("without_page")
 def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path):
     escape = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
     ids = [f"n{k}" for k in range(12)]
@@ -942,7 +950,7 @@ def test_a_folder_that_only_the_owner_may_read_stays_so(copied, graph):
 
 
 @pytest.mark.parametrize("name", ["a.db-wal", "a.db-journal", "a.duckdb.wal"])
-def test_pipes_beside_a_database_are_refused(tmp_path, name):
+def test_pipes_next_to_a_database_are_refused(tmp_path, name):
     sqlite3.connect(tmp_path / "a.db").close()
     duckdb.connect(str(tmp_path / "a.duckdb")).close()
     os.mkfifo(tmp_path / name)

@@ -1,4 +1,4 @@
-"""Nothing is lost: kills, full disks, second writers and spent budgets leave what was there, or what was to come."""
+"""Kills, full disks, second writers and spent budgets never leave half a result."""
 
 import contextlib
 import itertools
@@ -29,19 +29,15 @@ KILLS = {
     "disk": 10,
     "run": 14,
 }
+pytestmark = pytest.mark.usefixtures("without_page")
 SMALL = {"model": "linear", "candidates": ["prior:plain"], "folds": 1, "seeds": 1}
+GENERATED = ["--nodes", "500", "--mean-degree", "10"]
 QUICK = ["--model", "linear", "--candidates", "prior:plain", "--folds", "1", "--seeds", "1"]
 
 
 @pytest.fixture(scope="module")
 def graph():
     return ig.tsbm(num_nodes=80, num_times=4, num_labels=2, num_features=2, mean_degree=6, seed=0)
-
-
-@pytest.fixture(autouse=True)
-def undrawn(monkeypatch):
-    """Drawing the page takes seconds and changes nothing of what is asked here."""
-    monkeypatch.setattr("impact_gnn.report.page.render", lambda summary: "page " * 1000)
 
 
 def test_killed_before_any_change_of_a_file_nothing_is_lost(tmp_path):
@@ -59,14 +55,14 @@ def test_killed_before_any_change_of_a_file_nothing_is_lost(tmp_path):
         env=environment,
     )
     assert done.returncode == 0, done.stderr
-    said = [line for line in done.stdout.splitlines() if ": killed " in line]
-    print("\n".join(said))
-    assert len(said) == len(KILLS)
+    reports = [line for line in done.stdout.splitlines() if ": killed " in line]
+    print("\n".join(reports))
+    assert len(reports) == len(KILLS)
 
 
 @contextlib.contextmanager
 def full_at(size):
-    """No file may grow beyond so many bytes: writing fails half way, as on a full disk."""
+    """No file may grow beyond that many bytes: writing fails half way, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -75,8 +71,15 @@ def full_at(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.fixture(scope="module")
+def compiled_generator(tmp_path_factory):
+    """numba caches what it compiles, and would fail itself where no file may grow."""
+    here("generate", "--out", tmp_path_factory.mktemp("compiled") / "g", *GENERATED)
+
+
+@pytest.mark.usefixtures("compiled_generator")
 @pytest.mark.parametrize("size", [0, 200, 1200, 3000])
-def test_a_full_disk_is_one_sentence_and_what_is_complete_is_kept(graph, tmp_path, size):
+def test_a_full_disk_is_one_sentence_and_complete_files_remain(graph, tmp_path, size):
     graph.save(tmp_path / "g")
     plain, out = tmp_path / "plain", tmp_path / "out"
     assert here("run", tmp_path / "g", "--out", plain, *QUICK).exit_code == 0
@@ -86,7 +89,7 @@ def test_a_full_disk_is_one_sentence_and_what_is_complete_is_kept(graph, tmp_pat
         "predict": ["predict", plain / "model", tmp_path / "g", "--out", plain / "predictions.csv"],
         "parquet": ["predict", plain / "model", tmp_path / "g", "--out", plain / "p.parquet"],
         "convert": ["convert", tmp_path / "g", "--out", tmp_path / "h"],
-        "generate": ["generate", "--out", tmp_path / "i", "--nodes", "500", "--mean-degree", "10"],
+        "generate": ["generate", "--out", tmp_path / "i", *GENERATED],
         "json": ["check", tmp_path / "g", "--json", tmp_path / "c.json"],
     }
     before = {path.name: path.read_bytes() for path in plain.iterdir() if path.is_file()}
@@ -138,7 +141,7 @@ def test_a_rerun_with_a_larger_budget_goes_on(graph, tmp_path, monkeypatch):
     longer, more = run("out", budget=600.0)
     assert longer == whole
     assert len(all_fits) - len(more) == 1  # plain on its fold was done before
-    # everything is done, whatever the budget
+    # everything is done, for any budget
     assert run("out") == run("out", budget=1e-9) == (whole, [])
     predictions = [(tmp_path / name / "predictions.csv").read_bytes() for name in ("out", "whole")]
     assert predictions[0] == predictions[1]
@@ -165,14 +168,14 @@ def test_a_budget_counts_what_was_spent_before_a_kill(graph, tmp_path, monkeypat
     }
     with pytest.raises(KeyboardInterrupt):
         ig.backtest(graph, progress=killed, **options)
-    now[0] = 10_000.0  # what passes while nobody works does not count
+    now[0] = 10_000.0  # time between two runs does not count
     stopped = ig.backtest(graph, **options)
     assert (stopped.finished, stopped.seconds) == (False, 200.0)
     assert sorted(row.num_fits for row in stopped.rows) == [0, 1, 1]
 
 
 def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):
-    """What was spent before the search counts, and what the chosen are fitted with again is left."""
+    """Time before the search counts, and time for the final fits is reserved."""
     now, fit = [0.0], Pipeline.fit
 
     def slow(self, *arguments, **options):
@@ -195,7 +198,7 @@ def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):
     assert spent(0) == (70, True)  # six fits and one that watches a model growing old
     assert spent(50) == (100, False)
     assert spent(0, refits=2) == (40, False)  # three candidates, twice: 60 more
-    assert spent(95, refits=2) == (105, False)  # one fit is made whatever the time
+    assert spent(95, refits=2) == (105, False)  # one fit always runs
 
 
 def test_without_a_budget_no_clock_has_a_say(graph, monkeypatch):
@@ -236,12 +239,12 @@ def arrays():
 
 
 def changed(*path, to):
-    found = arrays()
-    inner = found
+    arguments = arrays()
+    inner = arguments
     for name in path[:-1]:
         inner = inner[name]
     inner[path[-1]] = to
-    return found
+    return arguments
 
 
 EDGES = ("paper", "cites", "paper")
@@ -263,10 +266,10 @@ CHANGES = {
 def test_whatever_a_result_depends_on_is_in_the_digest_of_a_graph():
     plain = graph_digest(ig.TemporalGraph.hetero(**arrays()))
     assert plain == graph_digest(ig.TemporalGraph.hetero(**arrays()))
-    found = {
+    changed_digests = {
         name: graph_digest(ig.TemporalGraph.hetero(**parts)) for name, parts in CHANGES.items()
     }
-    assert len({plain, *found.values()}) == 1 + len(CHANGES), found
+    assert len({plain, *changed_digests.values()}) == 1 + len(CHANGES), changed_digests
     table = {
         "id": [1, 2, 3],
         "time": ["2020-01-05", "2020-05-01", "2021-01-01"],
@@ -311,7 +314,7 @@ def test_scratch_is_gone_after_success_and_after_a_refusal(graph, tmp_path, monk
     with monkeypatch.context() as patched:
         patched.setattr(Ensemble, "save", stopped)
         assert here(*command, "--engine", "disk").exit_code == 130
-    assert scratch.exists()  # what was computed is found again
+    assert scratch.exists()  # so that computed hops are reused
     refused = here(*command, "--engine", "disk", "--seed", "3")
     assert refused.exit_code == 2
     assert scratch.exists()  # it is not the refused one's

@@ -1,4 +1,7 @@
-"""Rivals as parts of a method: each does something, is kept on disk, is refused where it cannot work."""
+"""Competing methods as parts.
+
+Each changes predictions, is saved, and is refused where not applicable.
+"""
 
 import numpy as np
 import pytest
@@ -39,16 +42,18 @@ PARTS += [
 
 
 @pytest.mark.parametrize(("model", "part"), PARTS)
-def test_every_part_does_something_and_is_kept(graph, model, part, tmp_path):
-    said = {method: Pipeline(model, method, **OPTIONS).fit(graph) for method in ("plain", part)}
-    found = said[part].predict_proba(graph)
-    assert not np.allclose(found, said["plain"].predict_proba(graph), atol=1e-6)
-    np.testing.assert_allclose(found.sum(1), 1, atol=1e-5)
+def test_every_part_changes_predictions_and_is_saved(graph, model, part, tmp_path):
+    pipelines = {
+        method: Pipeline(model, method, **OPTIONS).fit(graph) for method in ("plain", part)
+    }
+    probabilities = pipelines[part].predict_proba(graph)
+    assert not np.allclose(probabilities, pipelines["plain"].predict_proba(graph), atol=1e-6)
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
     np.testing.assert_array_equal(
-        Pipeline(model, part, **OPTIONS).fit(graph).predict_proba(graph), found
+        Pipeline(model, part, **OPTIONS).fit(graph).predict_proba(graph), probabilities
     )
-    said[part].save(tmp_path / "p")
-    np.testing.assert_array_equal(Pipeline.load(tmp_path / "p").predict_proba(graph), found)
+    pipelines[part].save(tmp_path / "p")
+    np.testing.assert_array_equal(Pipeline.load(tmp_path / "p").predict_proba(graph), probabilities)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +98,8 @@ def test_the_reference_is_what_must_be_predicted(graph, model):
 
 
 @pytest.mark.parametrize("part", ["shift", "bbse"])
-def test_shares_that_moved_are_found(part):
-    """Overlapping classes whose shares change from .8, .2 to .2, .8 after the cutoff."""
+def test_changed_class_proportions_are_estimated(part):
+    """Overlapping classes whose proportions change from .8, .2 to .2, .8 after the cutoff."""
     rng = np.random.default_rng(0)
     time = np.repeat(np.arange(4), 500)
     y = (rng.random(2000) < np.where(time < 3, 0.2, 0.8)).astype(int)
@@ -109,7 +114,9 @@ def test_shares_that_moved_are_found(part):
 
 
 def test_weights_of_kmm_are_multiplied(graph):
-    """A head that learns shares alone shows that class sums stay, with weights of recency too."""
+    """A head that learns class proportions alone shows that class sums stay, with weights of
+    recency too.
+    """
     for rest in ("", "+recency"):
         shares = [
             Pipeline("prior", f"features{rest}{more}", **OPTIONS).fit(graph).predict_proba(graph)[0]
@@ -144,11 +151,11 @@ def test_the_search_tries_more_parts_with_more_effort_and_never_those_of_studies
         ("stamp", True),
     ],
 )
-def test_who_is_able(graph, text, can):
+def test_which_candidates_are_applicable(graph, text, can):
     assert is_applicable(Candidate.parse(text), graph) == can
     if can and not text.startswith("prior"):
-        made = Candidate.parse(text)
-        Pipeline(made.model or "sign", made.method, **OPTIONS | {"epochs": 1}).fit(graph)
+        candidate = Candidate.parse(text)
+        Pipeline(candidate.model or "sign", candidate.method, **OPTIONS | {"epochs": 1}).fit(graph)
 
 
 def test_without_edges_or_times_some_are_left_out():

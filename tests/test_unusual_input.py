@@ -1,4 +1,7 @@
-"""Odd input: pipes, markup in names, tensors of every kind, options beyond reason; one sentence each, nothing hangs."""
+"""Unusual input.
+
+Pipes, markup in names, tensors of every kind, extreme options; one sentence each, no hang.
+"""
 
 import os
 import socket
@@ -60,6 +63,7 @@ def test_sockets_devices_and_pipes_as_features_are_refused(tmp_path):
         assert "is a pipe" in refused("check", tmp_path / "s.npz")
 
 
+@pytest.mark.usefixtures("without_page")
 def test_markup_in_names_is_printed_as_it_is(folder, tmp_path):
     out = tmp_path / "o[" / "b][red]"  # "o[/b][red]" when it is printed
     (tmp_path / "o[").mkdir()
@@ -69,8 +73,8 @@ def test_markup_in_names_is_printed_as_it_is(folder, tmp_path):
         NODES.format("[/b]").replace("x", "[red]").replace("f\n", "[/i]\n")
     )
     (folder / "edges.csv").write_text("source,target\n[/b],b\nb,c\nc,d\n")
-    shown = impact("check", folder).output
-    assert "[/i]" in shown
+    output = impact("check", folder).output
+    assert "[/i]" in output
     run = impact(
         "run",
         folder,
@@ -97,12 +101,12 @@ def test_markup_in_progress():
     with (
         Console(force_terminal=True) as console,
         Terminal(console) as terminal,
-        console.capture() as shown,
+        console.capture() as captured,
     ):
         terminal("[/b]", 1, 2, "[/i]")
         terminal._bars.refresh()
         terminal("[/b]", 2, 2, "[/i]")
-    assert "[/i]" in shown.get()
+    assert "[/i]" in captured.get()
 
 
 @pytest.mark.parametrize(
@@ -153,8 +157,8 @@ def test_options_of_a_pipeline(options):
 
 
 def pyg(**changes):
-    given = {name: torch.tensor(values) for name, values in PARTS.items()}
-    return Data(**given | {name: change(given[name]) for name, change in changes.items()})
+    tensors = {name: torch.tensor(values) for name, values in PARTS.items()}
+    return Data(**tensors | {name: change(tensors[name]) for name, change in changes.items()})
 
 
 @pytest.mark.parametrize(
@@ -206,6 +210,6 @@ def test_ids_of_bytes_become_text():
 @pytest.mark.parametrize(
     "names", [["a", "a"], ["1", 1.0], [b"a", "b"], ["a\0b", "c"], ["\ud800", "c"]]
 )
-def test_names_of_classes_that_cannot_be_kept_apart_are_refused(names):
+def test_ambiguous_class_names_are_refused(names):
     with pytest.raises(ig.InputError, match="label_names"):
         ig.TemporalGraph(**PARTS, label_names=names)

@@ -1,4 +1,4 @@
-"""Rules of choice asked of the past of a run: each chooses by older windows and is scored on the newest."""
+"""Selection rules on the past of a run: select by older windows, score on the newest."""
 
 import numpy as np
 import pytest

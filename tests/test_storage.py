@@ -1,4 +1,4 @@
-"""The form on disk: whole or absent, the same when read again, and damage of every kind refused."""
+"""The saved graph: whole or absent, equal when read again; every kind of damage is refused."""
 
 import contextlib
 import json
@@ -17,13 +17,13 @@ PAPER = {"time": [1, 2, 3]}
 
 
 def reread(directory, **options):
-    found = storage.read(directory, **options)
+    content = storage.read(directory, **options)
     return TemporalGraph.hetero(
-        nodes=found["nodes"],
-        edges=found["edges"],
-        target=found["target"],
-        num_labels=found["num_labels"],
-        label_names=found["label_names"],
+        nodes=content["nodes"],
+        edges=content["edges"],
+        target=content["target"],
+        num_labels=content["num_labels"],
+        label_names=content["label_names"],
     )
 
 
@@ -72,9 +72,9 @@ def test_a_saved_graph_is_the_graph(tmp_path):
 
 def test_a_masked_view_is_saved_without_the_truth(tmp_path):
     graph(y=[0, 0, 0, 0, 77, 77]).masked(4).save(tmp_path / "g")
-    found = storage.read(tmp_path / "g")
-    assert found["cutoff"] == 4
-    assert found["nodes"]["node"]["y"].tolist() == [0, 0, 0, 0, -1, -1]
+    content = storage.read(tmp_path / "g")
+    assert content["cutoff"] == 4
+    assert content["nodes"]["node"]["y"].tolist() == [0, 0, 0, 0, -1, -1]
 
 
 def test_a_graph_may_be_saved_over_itself_but_not_over_other_files(tmp_path):

@@ -1,4 +1,7 @@
-"""Wild numbers in arrays: tiny, far off zero, huge, unlike the past in targets; answers stay finite and good."""
+"""Extreme numbers in arrays.
+
+Tiny, huge, far from zero, targets unlike the past; results stay finite and good.
+"""
 
 import re
 
@@ -85,7 +88,7 @@ def test_a_saved_model_pulls_in_as_its_fit_did(tmp_path):
     assert np.array_equal(first[TARGET], second[TARGET])
 
 
-def test_whole_numbers_that_float32_would_round_are_kept():
+def test_whole_numbers_that_float32_would_round_stay_exact():
     g = graph((np.array(BASE.x) * 100).astype(np.int64) + (1 << 40))
     assert g.x.dtype == np.float64
     assert len(np.unique(g.x)) > 100

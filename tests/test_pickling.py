@@ -81,20 +81,20 @@ MODELS = [
 
 
 @pytest.mark.parametrize(("model", "method"), MODELS)
-def test_copies_of_fitted_pipelines_say_the_same(graph, model, method):
-    seen = []
+def test_copies_of_fitted_pipelines_predict_the_same(graph, model, method):
+    epochs = []
     p = Pipeline(model, method, cutoff=4, epochs=3, device="cpu").fit(
-        graph, progress=lambda epoch: seen.append(epoch)
+        graph, progress=lambda epoch: epochs.append(epoch)
     )
-    said, size = p.predict_proba(graph), len(pickle.dumps(p))
+    probabilities, size = p.predict_proba(graph), len(pickle.dumps(p))
     for how in ("pickle", "deepcopy"):
         twin = COPIES[how](p)
-        assert np.array_equal(twin.predict_proba(graph), said)
+        assert np.array_equal(twin.predict_proba(graph), probabilities)
         assert twin.fitted.head.options.progress is None
     assert size == len(pickle.dumps(p))
     assert size < 100_000  # weights, nothing of the graph that was last looked at
     both = COPIES["pickle"](ig.Ensemble([p], [1.0], Calibration(), np.full(3, 1 / 3)))
-    assert np.abs(both.predict_proba(graph) - said).max() < 1e-6
+    assert np.abs(both.predict_proba(graph) - probabilities).max() < 1e-6
 
 
 def test_a_graph_goes_to_another_process(graph):

@@ -1,4 +1,4 @@
-"""What we wrote and somebody changed is refused with a sentence, or it still means the same."""
+"""A modified file of ours is refused with one sentence, or still has the same content."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def damage(folder, rng):
 
 
 def hold(whole, tmp_path, read, same, count):
-    """Damages copies of a folder; `read` refuses them in one line or gives what is the `same`."""
+    """Damages copies of a folder; `read` refuses them in one line or passes the check `same`."""
     outcomes = []
     for seed in seeds(count):
         rng, copy = np.random.default_rng(seed), tmp_path / "copy"
@@ -143,11 +143,11 @@ def test_hops_slices_and_sorted_edges(tmp_path):
         ]
 
     wanted = hops(place)
-    # what is stored names its own place, so copies take the same one
+    # stored work names its own path, so copies take the same one
     place.rename(tmp_path / "whole")
 
-    def same(found):
-        for a, b in zip(found, wanted, strict=True):
+    def same(result):
+        for a, b in zip(result, wanted, strict=True):
             np.testing.assert_array_equal(a, b)
 
     hold(tmp_path / "whole", tmp_path, hops, same, 100)
@@ -180,16 +180,17 @@ def test_archives(graph, tmp_path):
     hold(tmp_path / "whole", tmp_path, lambda place: ig.load(place / "g.npz"), same, 150)
 
 
+@pytest.mark.usefixtures("without_page")
 def test_run_folders(graph, tmp_path):
-    """Whatever lies in the folder of a run is used again only if it is what was written."""
+    """Files in the folder of a run are reused only if they are unchanged."""
     options = {"cutoff": 5, "candidates": ["linear:plain", "prior:plain"], "folds": 1, "seeds": 1}
     place = tmp_path / "copy"
     run(graph, place, **options)
     wanted = (place / "predictions.csv").read_bytes()
     place.rename(tmp_path / "whole")
 
-    def same(found):
-        assert found == wanted
+    def same(result):
+        assert result == wanted
 
     def again(place: Path) -> bytes:
         run(graph, place, **options)

@@ -1,4 +1,4 @@
-"""Kernel mean matching: the quadratic programme held against scipy's, and what must be true of its weights."""
+"""Kernel mean matching: the quadratic programme equals scipy's, and its weights obey their laws."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,9 @@ def drawn(rows=40, moved=1.0, seed=0, columns=3):
 
 
 def naive_programme(x, reference):
-    """K and κ one pair after the other, rows scaled so that two of them are at squared distance 1 on average."""
+    """K and κ one pair after the other, rows scaled so that two of them are at squared distance 1
+    on average.
+    """
     both = np.concatenate([x, reference])
     distances = [((a - b) ** 2).sum() for a in both for b in both]
     both = both / np.sqrt(np.mean(distances))
@@ -73,8 +75,8 @@ def test_neither_order_nor_units_matter():
         kernel_mean_matching(x, reference, labels),
         np.random.default_rng(1).permutation(len(x)),
     )
-    found = kernel_mean_matching(x[order] * 100 + 3, reference[::-1] * 100 + 3, labels[order])
-    np.testing.assert_allclose(found, beta[order], atol=1e-2)
+    weights = kernel_mean_matching(x[order] * 100 + 3, reference[::-1] * 100 + 3, labels[order])
+    np.testing.assert_allclose(weights, beta[order], atol=1e-2)
 
 
 def test_the_mean_moves_to_the_reference():
@@ -88,15 +90,15 @@ def test_fourier_features_stand_for_the_kernel(monkeypatch):
     x, reference, labels = drawn(rows=1000, moved=0.5)
     exact = kernel_mean_matching(x, reference, labels)
     monkeypatch.setattr(matching, "EXACT", 10)
-    found = kernel_mean_matching(x, reference, labels)
+    weights = kernel_mean_matching(x, reference, labels)
     scaled = matching._scaled(x, reference, np.random.default_rng(0))
     matrix, pull = kernel(scaled[0], scaled[0]), 1000 * kernel(*scaled).mean(1)
     best, start = (value(beta, matrix, pull) for beta in (exact, np.ones(1000)))
-    assert value(found, matrix, pull) < best + 0.1 * (start - best)
+    assert value(weights, matrix, pull) < best + 0.1 * (start - best)
     z = matching._fourier(3, np.random.default_rng(0))(scaled[0])
     assert np.abs(z @ z.T - matrix).max() < 0.2
-    assert not np.array_equal(found, kernel_mean_matching(x, reference, labels, seed=1))
-    np.testing.assert_array_equal(found, kernel_mean_matching(x, reference, labels))
+    assert not np.array_equal(weights, kernel_mean_matching(x, reference, labels, seed=1))
+    np.testing.assert_array_equal(weights, kernel_mean_matching(x, reference, labels))
 
 
 def test_wide_rows_are_projected():

@@ -1,4 +1,4 @@
-"""What would not fit into memory is refused before it is asked for, with the estimate; what is cheap is made to fit."""
+"""Work that would not fit into memory is refused with an estimate; cheap cases are made to fit."""
 
 import json
 import subprocess
@@ -87,6 +87,7 @@ def with_codes():
     )
 
 
+@pytest.mark.usefixtures("without_page")
 def test_labels_that_are_codes_are_numbered_anew_and_keep_their_names(tmp_path):
     g = with_codes()
     assert (g.num_labels, g.label_names) == (3, (7, 100_000, 1_234_567))
@@ -116,9 +117,9 @@ def test_memory_that_runs_out_ends_with_a_sentence(capsys, error):
     with pytest.raises(SystemExit) as end:
         guarded(work)
     assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: memory ran out: ")
-    assert said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("error: memory ran out: ")
+    assert stderr.count("\n") == 1
 
 
 def test_other_errors_of_torch_are_not_hidden():

@@ -1,4 +1,4 @@
-"""Models against their former selves: two checkouts, one answer where nothing has changed."""
+"""Models of two checkouts are compared: equal source code gives equal predictions."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pytest
 
 import impact_gnn as ig
 from reproduction import __main__ as cli
+from reproduction.bench import in_process
 from reproduction.former import former
 
 SOURCE = Path(ig.__file__).parents[1]
@@ -23,7 +24,18 @@ def root(tmp_path):
     return tmp_path / "data"
 
 
+def first_seed_in_a_process(function, *arguments, path):
+    """The first seed of each checkout starts a process.
+
+    Later seeds need no proof that paths work.
+    """
+    if arguments[-1] == 0:
+        return in_process(function, *arguments, path=path)
+    return function(*arguments)
+
+
 def test_against_itself_a_model_neither_gains_nor_loses(tmp_path, root, monkeypatch):
+    monkeypatch.setattr("reproduction.former.in_process", first_seed_in_a_process)
     (tmp_path / "former").mkdir()
     (tmp_path / "former" / "src").symlink_to(SOURCE)
     how = {"root": root, "names": ["aan"], "models": ["linear"], "seeds": 2}
@@ -34,13 +46,13 @@ def test_against_itself_a_model_neither_gains_nor_loses(tmp_path, root, monkeypa
         assert 0 < cell.mean < 1
         assert (cell.gain.value, cell.gain.error) == (0, 0)
     monkeypatch.setattr(
-        "reproduction.former.in_process", lambda *given, **more: [0.5, "48:ffffff000000", 1.0]
+        "reproduction.former.in_process", lambda *arguments, **more: [0.5, "48:ffffff000000", 1.0]
     )
     # all of it is there already
     assert former(tmp_path / "former", tmp_path / "out", **how).records == table.records
     (tmp_path / "other" / "src" / "impact_gnn").mkdir(parents=True)
     (tmp_path / "other" / "src" / "impact_gnn" / "__init__.py").write_text("")
-    # another state is asked anew, this one is not
+    # another state is fitted anew, this one is not
     other = former(tmp_path / "other", tmp_path / "out", **how)
     assert other.cells["linear", "aan", "former"].mean == 0.5
     assert other.cells["linear", "aan", "now"].mean == table.cells["linear", "aan", "now"].mean

@@ -1,4 +1,4 @@
-"""The one standardiser: the formula, blocks, constant columns of any magnitude, types."""
+"""The scaler: the formula, blocks, constant columns of any magnitude, dtypes."""
 
 import numpy as np
 import pytest

@@ -1,8 +1,9 @@
-"""What tables say and what is said about them: exact ids, doubtful labels, what is left out."""
+"""Notes about tables: exact ids, doubtful labels, omitted rows."""
 
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 import impact_gnn as ig
 from impact_gnn.data.files import read
@@ -21,6 +22,7 @@ def tables(folder, ids, labels=("b", "a", "b", "a", "", ""), extra="f", link="")
     return folder
 
 
+@pytest.mark.usefixtures("without_page")
 def test_ids_come_out_as_they_went_in(tmp_path):
     ids = ["00042", "42", "042", str(2**63), str(2**64 - 2), str(2**64 - 1)]
     g = ig.load(tables(tmp_path, ids))
@@ -41,17 +43,17 @@ def test_large_ids_of_arrays_stay_exact():
 
 
 def test_labels_that_may_mean_nothing_are_named(tmp_path):
-    found = read(tables(tmp_path, LARGE, ("?", "Unknown", "a", "NA", "null", "-")))
-    assert found.graph.label_names == ("-", "?", "Unknown", "a")
-    said = [note for note in found.notes if "warning" in note]
-    assert said == [
+    reading = read(tables(tmp_path, LARGE, ("?", "Unknown", "a", "NA", "null", "-")))
+    assert reading.graph.label_names == ("-", "?", "Unknown", "a")
+    warnings = [note for note in reading.notes if "warning" in note]
+    assert warnings == [
         "  warning: '-', '?', 'Unknown' are read as classes; if it means that the class is unknown, set "
         "unknown_label=['-', '?', 'Unknown'], or unknown = ['-', '?', 'Unknown'] in graph.toml"
     ]
     assert not [note for note in read(tables(tmp_path, LARGE)).notes if "warning" in note]
 
 
-def test_what_is_left_out_is_said(tmp_path):
+def test_omitted_rows_are_reported(tmp_path):
     np.save(tables(tmp_path, LARGE, extra="height", link=",created_by") / "features.npy", np.eye(6))
     notes = "\n".join(read(tmp_path).notes)
     assert "height: ignored, features.npy replaces them" in notes
@@ -59,7 +61,7 @@ def test_what_is_left_out_is_said(tmp_path):
 
 
 def test_renamed_classes_and_moved_columns_change_nothing(tmp_path):
-    """A saved model that hears labels finds classes and columns by name, whatever their order."""
+    """A saved model with label inputs finds classes and columns by name, in any order."""
     rng = np.random.default_rng(0)
     frame = {
         "id": np.arange(60),
@@ -72,9 +74,11 @@ def test_renamed_classes_and_moved_columns_change_nothing(tmp_path):
     g = ig.from_tables(nodes=frame, edges=edges)
     pipeline = ig.Pipeline("linear", "labels", cutoff=5, epochs=5).fit(g)
     pipeline.save(tmp_path / "model")
-    again, said = ig.Pipeline.load(tmp_path / "model"), pipeline.predict_proba(g)
+    again, probabilities = ig.Pipeline.load(tmp_path / "model"), pipeline.predict_proba(g)
     moved = {name: frame[name] for name in ("g", "label", "id", "f", "time")}
-    assert np.array_equal(again.predict_proba(ig.from_tables(nodes=moved, edges=edges)), said)
+    assert np.array_equal(
+        again.predict_proba(ig.from_tables(nodes=moved, edges=edges)), probabilities
+    )
     # sorted before the classes of the fit
     more = frame | {"label": np.r_[["aardvark"], frame["label"][1:]]}
     other = ig.from_tables(nodes=more, edges=edges)

@@ -1,4 +1,4 @@
-"""Spoilt run folders and odd databases: a result or one sentence, and nothing of anybody else's changes."""
+"""Damaged run folders and odd databases give a result or one sentence; user files stay."""
 
 import contextlib
 import json
@@ -22,8 +22,8 @@ from impact_gnn.checks import InputError
 from impact_gnn.data.sources import database
 from impact_gnn.report import page
 from test_cli import here
-from test_damage import changed_bytes, changed_json
-from test_trust import snapshot
+from test_damaged_files import changed_bytes, changed_json
+from test_user_files import snapshot
 
 SECONDS = 120  # in which a command must end
 FILES = [
@@ -67,7 +67,7 @@ def bounded():
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A run, its graph, labels, and around them files and folders of somebody else's."""
+    """A run, its graph, labels, and around them files and folders of a user."""
     root = tmp_path_factory.mktemp("whole") / "root"
     graph = ig.tsbm(num_nodes=90, num_times=5, num_labels=2, num_features=2, mean_degree=6, seed=0)
     graph.save(root / "g")
@@ -116,7 +116,7 @@ def spoil_one(root, rng):
     elif path.suffix == ".json" and kind < 7:
         content = json.loads(path.read_text())
         sealed = isinstance(content, dict) and "seal" in content
-        if sealed and rng.random() < 0.7:  # by somebody who knows how
+        if sealed and rng.random() < 0.7:  # with a valid seal
             _files.write_json(path, plain(changed_json(content["content"], rng)), sealed=True)
         else:
             path.write_text(json.dumps(changed_json(content, rng)))
@@ -181,8 +181,8 @@ def test_run_folders(whole, tmp_path, monkeypatch):
             raise AssertionError(f"seed {seed}: {command['words'][0]}: {error!r}") from error
         where = f"seed {seed}: {command['words'][0]}: {done.stderr}"
         assert done.exit_code in (0, 2), where
-        said = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-        assert len(said) == (done.exit_code == 2), where
+        errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+        assert len(errors) == (done.exit_code == 2), where
         after = snapshot(root)
         changed = [
             name
@@ -296,14 +296,14 @@ def independent_reading(connection, kind):
     query = "select table_name from information_schema.tables"
     if kind == "sqlite":
         query = "select name from sqlite_master where type in ('table', 'view')"
-    found = {}
+    tables = {}
     for (name,) in connection.execute(query).fetchall():
-        found[name] = [], None
-        with contextlib.suppress(sqlite3.Error):  # a view of a table that could not be made
+        tables[name] = [], None
+        with contextlib.suppress(sqlite3.Error):  # a view of a table that could not be created
             rows = connection.execute(f"select * from {quoted(name)}")
             names = [column[0] for column in rows.description]
-            found[name] = names, [list(row) for row in rows.fetchall()]
-    return found
+            tables[name] = names, [list(row) for row in rows.fetchall()]
+    return tables
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
@@ -312,11 +312,11 @@ def test_databases(tmp_path, kind):
     for seed in seeds(60):
         rng, path = np.random.default_rng(seed), tmp_path / f"{seed}.db"
         connect, kinds = (duckdb.connect, DUCK) if kind == "duckdb" else (sqlite3.connect, LITE)
-        connection, made = connect(str(path)), []
+        connection, statements = connect(str(path)), []
         for statement in odd_schema(rng, kinds):
             with contextlib.suppress(duckdb.Error, sqlite3.Error):  # a name that the driver refuses
                 connection.execute(statement)
-                made.append(statement)
+                statements.append(statement)
         if kind == "sqlite":
             connection.commit()
         wanted = independent_reading(connection, kind)
@@ -329,9 +329,9 @@ def test_databases(tmp_path, kind):
             outcomes.add("sentence")
             path.unlink()
             continue
-        assert sources.keys() == wanted.keys(), f"seed {seed}: {made}"
+        assert sources.keys() == wanted.keys(), f"seed {seed}: {statements}"
         for name, source in sources.items():
-            where = f"seed {seed}: {name!r} of {made}"
+            where = f"seed {seed}: {name!r} of {statements}"
             try:
                 table = source.table
             except InputError:  # which is one line
@@ -340,9 +340,9 @@ def test_databases(tmp_path, kind):
             names, rows = wanted[name]
             names = [name if name.strip() else f"Unnamed: {k}" for k, name in enumerate(names)]
             assert table.column_names == names, where
-            found = [list(row.values()) for row in table.to_pylist()]
-            agree = len(found) == len(rows) and all(map(same, found, rows))
-            assert agree, f"{where}: {found} {rows}"
+            result = [list(row.values()) for row in table.to_pylist()]
+            agree = len(result) == len(rows) and all(map(same, result, rows))
+            assert agree, f"{where}: {result} {rows}"
             outcomes.add("same")
         assert snapshot(tmp_path) == before
         path.unlink()

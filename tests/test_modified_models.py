@@ -1,4 +1,4 @@
-"""A model whose schema was changed and sealed again is refused with a sentence, or predicts."""
+"""A model with a modified and resealed schema is refused with one sentence, or predicts."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from fuzzing import seeds
 from impact_gnn import _files
 from impact_gnn.estimators import Ensemble, Pipeline
 from test_cli import here
-from test_damage import changed_json
+from test_damaged_files import changed_json
 
 
 @pytest.fixture(scope="module")

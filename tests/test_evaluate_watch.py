@@ -1,4 +1,4 @@
-"""After a run: labels that come (`evaluate`), data that comes without (`watch`), summaries in a notebook."""
+"""After a run: new labels (`evaluate`), new data (`watch`), summaries in a notebook."""
 
 import json
 import shutil
@@ -56,41 +56,50 @@ def labels_of(g, cutoff=7):
     return pd.DataFrame({"id": g.ids[rows], "label": [NAMES[k] for k in g.label[rows]]})
 
 
-def test_labels_from_a_table_give_what_the_definition_says(copied, tmp_path):
-    """Accuracy, sets and calibration by hand from predictions.csv, in which ids and names are guarded."""
+def test_evaluation_with_labels_from_a_table_follows_the_definition(copied, tmp_path):
+    """Accuracy, sets and calibration by hand from predictions.csv, in which ids and names are
+    guarded.
+    """
     truth = labels_of(graph()).sample(frac=0.7, random_state=0)
     truth.to_csv(tmp_path / "labels.csv", index=False)
-    found = evaluate(copied, tmp_path / "labels.csv")
-    said = pd.read_csv(copied / "predictions.csv").assign(id=lambda t: t["id"].str.lstrip("'"))
-    both = said.merge(truth, on="id", suffixes=("", "_true"))
+    evaluation = evaluate(copied, tmp_path / "labels.csv")
+    predictions = pd.read_csv(copied / "predictions.csv").assign(
+        id=lambda t: t["id"].str.lstrip("'")
+    )
+    both = predictions.merge(truth, on="id", suffixes=("", "_true"))
     right = both["label"].str.lstrip("'") == both["label_true"]
-    assert found.count == len(both) == len(truth)
-    assert found.accuracy.value == pytest.approx(right.mean())
+    assert evaluation.count == len(both) == len(truth)
+    assert evaluation.accuracy.value == pytest.approx(right.mean())
     sets = (
         both["set"].str.lstrip("'").str.replace(r"\|", "/").str.replace(r"\\", "\\").str.split("|")
     )
-    held = [
+    covered = [
         true.replace("|", "/") in labels
         for true, labels in zip(both["label_true"], sets, strict=True)
     ]
-    assert found.coverage >= found.accuracy.value  # a set holds the label that was predicted
-    assert found.coverage == pytest.approx(np.mean(held))
-    assert found.confidence == pytest.approx(both["probability"].mean())
+    assert (
+        evaluation.coverage >= evaluation.accuracy.value
+    )  # a set holds the label that was predicted
+    assert evaluation.coverage == pytest.approx(np.mean(covered))
+    assert evaluation.confidence == pytest.approx(both["probability"].mean())
     place = np.minimum((both["probability"] * 15).astype(int), 14)
     error = sum(abs((both["probability"] - right)[place == k].sum()) for k in range(15)) / len(both)
-    assert found.error == pytest.approx(error)
-    assert sum(count for true, label, count in found.confusion if true == label) == right.sum()
-    assert found.gain is None
+    assert evaluation.error == pytest.approx(error)
+    assert sum(count for true, label, count in evaluation.confusion if true == label) == right.sum()
+    assert evaluation.gain is None
     text = (copied / "report.html").read_text()
     assert "Evaluation with new labels" in text
     assert "Add --graph to compare with the" in text
-    kept = json.loads((copied / "evaluation.json").read_text())["content"]
-    assert decode(Evaluation, kept) == found
+    stored = json.loads((copied / "evaluation.json").read_text())["content"]
+    assert decode(Evaluation, stored) == evaluation
 
 
-def test_an_evaluation_belongs_to_the_predictions_that_it_was_made_of(copied):
-    """A run that goes on with a larger budget predicts anew; what came true before is not of these predictions."""
-    summary, kept = read_summary(copied / "summary.json"), copied / "evaluation.json"
+def test_an_evaluation_belongs_to_its_predictions(copied):
+    """A run that goes on with a larger budget predicts anew.
+
+    An older evaluation does not belong to these predictions.
+    """
+    summary, stored = read_summary(copied / "summary.json"), copied / "evaluation.json"
     evaluate(copied, graph())
     write_report(summary, copied / "report.html")
     assert "Evaluation with new labels" in (copied / "report.html").read_text()
@@ -101,14 +110,14 @@ def test_an_evaluation_belongs_to_the_predictions_that_it_was_made_of(copied):
     write_report(other, copied / "report.html")
     assert "Evaluation with new labels" not in (copied / "report.html").read_text()
     assert not (copied / "figures" / "evaluation-confusion.svg").exists()
-    kept.write_text(kept.read_text().replace('"count"', '"counts"'))
+    stored.write_text(stored.read_text().replace('"count"', '"counts"'))
     with pytest.raises(
         InputError, match=r"evaluation.json cannot be read .*; remove it, or evaluate again\.$"
     ):
         write_report(summary, copied / "report.html")
 
 
-def test_files_that_users_put_beside_the_figures_stay(copied, done):
+def test_user_files_among_the_figures_are_not_deleted(copied, done):
     (copied / "figures" / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match=r"contains other files \('notes\.txt'\); move them away"):
         write_report(done[1], copied / "report.html")
@@ -118,8 +127,9 @@ def test_files_that_users_put_beside_the_figures_stay(copied, done):
     assert NAMES[2] in (copied / "figures" / "label-mix.svg").read_text()
 
 
+@pytest.mark.usefixtures("without_page")
 @pytest.mark.parametrize("names", [[False, True], [1.0, 2.5, 7.0]])
-def test_labels_that_look_like_numbers_are_met_however_they_are_written(tmp_path, names):
+def test_numeric_labels_match_in_any_notation(tmp_path, names):
     """As a CSV of pandas has them where some are missing: 1.0, True; and ids as 7.0."""
     g = ig.tsbm(num_nodes=200, num_times=3, num_labels=len(names), num_features=4, seed=0)
     parts = {"x": g.x, "y": g.y, "time": g.time, "edge_index": g.edge_index}
@@ -133,17 +143,17 @@ def test_labels_that_look_like_numbers_are_met_however_they_are_written(tmp_path
         seeds=1,
         effort="quick",
     )
-    rows, said = g.targets(2), summary.predictions
+    rows, predictions = g.targets(2), summary.predictions
     truth = [names[k] for k in g.label[rows]]
     table = pd.DataFrame({"id": g.ids[rows].astype(float), "y": truth})
     pd.concat([table, pd.DataFrame({"id": [None], "y": [None]})]).to_csv(
         tmp_path / "labels.csv", index=False
     )
-    found = evaluate(tmp_path / "out", tmp_path / "labels.csv")
-    assert (found.count, found.unknown) == (rows.sum(), 0)
-    assert said["id"].tolist() == g.ids[rows].tolist()
-    assert found.accuracy.value == pytest.approx((said["label"] == truth).mean())
-    assert found.coverage >= found.accuracy.value
+    evaluation = evaluate(tmp_path / "out", tmp_path / "labels.csv")
+    assert (evaluation.count, evaluation.unknown) == (rows.sum(), 0)
+    assert predictions["id"].tolist() == g.ids[rows].tolist()
+    assert evaluation.accuracy.value == pytest.approx((predictions["label"] == truth).mean())
+    assert evaluation.coverage >= evaluation.accuracy.value
 
 
 def test_labels_in_another_case_are_refused_with_the_reason(copied, tmp_path):
@@ -156,22 +166,27 @@ def test_labels_in_another_case_are_refused_with_the_reason(copied, tmp_path):
         evaluate(copied, tmp_path / "labels.csv")
 
 
-def test_with_the_graph_the_choice_is_held_against_plain(copied, done):
-    found, summary = evaluate(copied, graph()), done[1]
-    assert found.count == summary.prediction_summary.count
+@pytest.mark.usefixtures("without_page")
+def test_with_the_graph_the_selection_is_compared_with_the_baseline(copied, done):
+    evaluation, summary = evaluate(copied, graph()), done[1]
+    assert evaluation.count == summary.prediction_summary.count
     plain = ig.Pipeline("sign", cutoff=7).fit(graph())
     truth = graph().label[graph().targets(7)]
-    assert found.plain_score == pytest.approx((plain.predict(graph()) == truth).mean())
-    assert found.score == pytest.approx(found.accuracy.value)
-    assert found.gain.value == pytest.approx(found.score - found.plain_score)
-    assert found.gain.low <= found.gain.value <= found.gain.high
-    sentences = " ".join(describe_evaluation(summary, found))
+    assert evaluation.plain_score == pytest.approx((plain.predict(graph()) == truth).mean())
+    assert evaluation.score == pytest.approx(evaluation.accuracy.value)
+    assert evaluation.gain.value == pytest.approx(evaluation.score - evaluation.plain_score)
+    assert evaluation.gain.low <= evaluation.gain.value <= evaluation.gain.high
+    sentences = " ".join(describe_evaluation(summary, evaluation))
     assert "the forecast of" in sentences
     assert "The selected model is" in sentences or "The baseline was selected" in sentences
 
 
-def test_what_came_after_the_run_is_not_shown_to_the_choice(copied):
-    """The graph has grown by a period and edges to it: both are judged on the graph as the run saw it."""
+@pytest.mark.usefixtures("without_page")
+def test_nodes_after_the_run_are_not_model_inputs(copied):
+    """The graph has grown by a period and edges to it.
+
+    Both are judged on the graph as the run saw it.
+    """
     then, g = evaluate(copied, graph()), graph()
     rng = np.random.default_rng(0)
     grown = graph(
@@ -186,13 +201,14 @@ def test_what_came_after_the_run_is_not_shown_to_the_choice(copied):
     assert evaluate(copied, grown) == then
 
 
-def test_a_forecast_that_failed_and_classes_nobody_knew_are_said(copied, tmp_path):
+@pytest.mark.usefixtures("without_page")
+def test_a_failed_forecast_and_unknown_classes_are_reported(copied, tmp_path):
     truth = labels_of(graph())
     truth["label"] = "dragon"
     truth.to_parquet(tmp_path / "labels.parquet")
-    found = evaluate(copied, tmp_path / "labels.parquet")
-    assert (found.accuracy.value, found.unknown) == (0.0, len(truth))
-    sentences = " ".join(describe_evaluation(read_summary(copied / "summary.json"), found))
+    evaluation = evaluate(copied, tmp_path / "labels.parquet")
+    assert (evaluation.accuracy.value, evaluation.unknown) == (0.0, len(truth))
+    sentences = " ".join(describe_evaluation(read_summary(copied / "summary.json"), evaluation))
     assert "This is below the forecast of" in sentences
     assert "100.0% of these nodes are in classes that the model does not know" in sentences
 
@@ -208,7 +224,7 @@ def test_a_forecast_that_failed_and_classes_nobody_knew_are_said(copied, tmp_pat
         ({"id": ["-n1", "-n1"], "label": ["a", "b"]}, "has duplicate ids"),
     ],
 )
-def test_labels_that_do_not_fit_are_refused_and_nothing_is_lost(copied, tmp_path, table, sentence):
+def test_labels_that_do_not_fit_are_refused_and_files_stay(copied, tmp_path, table, sentence):
     pd.DataFrame(table).to_csv(tmp_path / "labels.csv", index=False)
     before = (copied / "report.html").read_bytes()
     with pytest.raises(InputError, match=sentence):
@@ -228,8 +244,8 @@ def test_a_changed_table_of_predictions_is_refused(copied, text, other):
         evaluate(copied, graph())
 
 
-def test_graphs_of_pyg_are_graphs_too(done):
-    """They name no classes, which these predictions need; so much is said."""
+def test_pyg_graphs_are_accepted(done):
+    """They have no class names, which these predictions need; the error says so."""
     for call in (watch, evaluate):
         with pytest.raises(
             InputError, match=r"the model's classes have names|labels are known for 0 of the"
@@ -239,20 +255,22 @@ def test_graphs_of_pyg_are_graphs_too(done):
             call(done[0], pd.DataFrame())
 
 
-def test_nothing_new_is_no_reason_to_fit_again(done):
-    """The graph as it was, its target labels unknown: whatever they are, the answer is the same."""
+def test_without_new_data_there_is_no_reason_to_retrain(done):
+    """The graph as it was, its target labels unknown: with any labels, the result is the same."""
     hidden = graph(y=np.where(graph().time < 7, graph().y, -1))
-    found = watch(done[0], hidden)
-    assert not found.refit
-    assert "No reason to retrain" in str(found)
-    assert [one.period for one in found.periods] == ["7"]
-    assert found.periods[0].count == done[1].prediction_summary.count
-    assert found.periods[0].confidence == pytest.approx(done[1].prediction_summary.mean_probability)
+    watched = watch(done[0], hidden)
+    assert not watched.refit
+    assert "No reason to retrain" in str(watched)
+    assert [one.period for one in watched.periods] == ["7"]
+    assert watched.periods[0].count == done[1].prediction_summary.count
+    assert watched.periods[0].confidence == pytest.approx(
+        done[1].prediction_summary.mean_probability
+    )
     shuffled = graph(y=np.where(graph().time < 7, graph().y, np.roll(graph().y, 1)))
-    assert watch(done[0], shuffled).periods == found.periods
+    assert watch(done[0], shuffled).periods == watched.periods
 
 
-def test_new_labels_strange_features_and_another_mix_are_reasons(done):
+def test_new_labels_outliers_and_shifted_proportions_are_reasons(done):
     assert "new labels since the run, which trained on" in " ".join(watch(done[0], graph()).reasons)
     later, hidden = graph().time >= 7, np.where(graph().time < 7, graph().y, -1)
     away = graph(y=hidden, x=np.where(later[:, None], graph().x + 25, graph().x))
@@ -268,8 +286,8 @@ def test_new_labels_strange_features_and_another_mix_are_reasons(done):
     assert "the predicted class proportions differ by" in " ".join(watch(done[0], one_kind).reasons)
 
 
-def test_what_is_expected_falls_with_age(copied):
-    """A period later than the run looked: what a model of that age had lost in the past is taken off."""
+def test_expected_accuracy_falls_with_the_horizon(copied):
+    """A period after those of the run: the past loss of accuracy at that horizon is subtracted."""
     summary = read_summary(copied / "summary.json")
     lags = [HorizonScore(1, 0.9, 4000), HorizonScore(2, 0.8, 4000), HorizonScore(3, 0.7, 4000)]
     assert lost_per_period(lags).value == pytest.approx(0.1)
@@ -281,12 +299,12 @@ def test_what_is_expected_falls_with_age(copied):
         time=np.where(graph().time == 7, 7 + np.arange(900) % 3, graph().time),
         y=np.where(graph().time < 7, graph().y, -1),
     )
-    found = watch(copied, grown)
-    level = [one.expected - 0.5 * one.confidence for one in found.periods]
+    watched = watch(copied, grown)
+    level = [one.expected - 0.5 * one.confidence for one in watched.periods]
     assert np.diff(level) == pytest.approx([-0.05, -0.05])
 
 
-def test_usual_is_the_distance_from_the_own_class():
+def test_the_outlier_score_is_the_distance_from_the_own_class():
     view = graph().masked(7)
     scale, known = OutlierScale.fit(view), np.flatnonzero(view.label >= 0)
     scaled = (view.x - view.x[known].mean(0)) / view.x[known].std(0)
@@ -317,7 +335,7 @@ def test_a_summary_in_a_notebook(done):
         lost.predictions  # noqa: B018
 
 
-def test_nodes_to_look_at_first(done):
+def test_uncertain_and_unusual_nodes_are_listed(done):
     summary, table = done[1], done[1].predictions
     unsure = summary.prediction_summary.unsure
     assert [one.probability for one in unsure] == sorted(table["probability"])[:5]
@@ -331,8 +349,11 @@ def test_nodes_to_look_at_first(done):
     assert all(one.id in text for one in [*unsure, *summary.prediction_summary.unusual])
 
 
-def test_the_report_says_why(done):
-    """The least certain node and the most unusual sure one are taken apart; parts sum to the difference."""
+def test_the_report_explains_two_nodes(done):
+    """The least certain node and the confident one with the largest outlier score are explained.
+
+    Parts sum to the difference.
+    """
     out, summary = done
     assert [one.id for one in summary.explained] == [
         summary.prediction_summary.unsure[0].id,
@@ -347,8 +368,8 @@ def test_the_report_says_why(done):
 
 
 @pytest.mark.parametrize("ending", ["csv", "raw.csv", "parquet"])
-def test_a_table_is_read_as_it_was_given(tmp_path, ending):
-    """Text stays text, whatever it looks like; numbers stay numbers."""
+def test_a_table_is_read_back_unchanged(tmp_path, ending):
+    """Text stays text, also if it looks like a number; numbers stay numbers."""
     text = ["007", "=cmd", "'=cmd", "''+a", 'a, "b"', "two\nlines", "", "NA", "-5", "true"]
     columns = {
         "id": text,

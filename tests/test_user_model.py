@@ -1,4 +1,4 @@
-"""A network of the user's own in a pipeline: what it is given, how it is drawn, back-tested, saved and refused."""
+"""User models in a pipeline: their inputs, initialisation, back-test, saving and refusals."""
 
 import copy
 import functools
@@ -29,7 +29,7 @@ def graph():
 
 
 class Weighted(nn.Module):
-    """A GNN as people write it, which remembers what it was given."""
+    """A typical GNN, which records its inputs."""
 
     def __init__(self, in_channels=4, out_channels=3, hidden=8, dropout=0.0, cached=False):
         super().__init__()
@@ -37,10 +37,10 @@ class Weighted(nn.Module):
             GCNConv(in_channels, hidden, cached=cached),
             GCNConv(hidden, out_channels),
         )
-        self.dropout, self.given = dropout, None
+        self.dropout, self.received = dropout, None
 
     def forward(self, x, edge_index, edge_weight=None):
-        self.given = x, edge_index, edge_weight
+        self.received = x, edge_index, edge_weight
         x = torch.relu(self.first(x, edge_index, edge_weight))
         return self.last(torch.dropout(x, self.dropout, self.training), edge_index, edge_weight)
 
@@ -51,18 +51,18 @@ class Unweighted(nn.Module):
         self.conv = SAGEConv(4, 3)
 
     def forward(self, x, edge_index):
-        self.given = x, edge_index
+        self.received = x, edge_index
         return self.conv(x, edge_index)
 
 
-def given(pipeline):
-    return pipeline.fitted.head.model.module.given
+def received_inputs(pipeline):
+    return pipeline.fitted.head.model.module.received
 
 
 @pytest.mark.parametrize("method", ["plain", "pmp", "mmp", "genpmp"])
-def test_the_network_is_given_plain_edges_with_the_weights_of_the_method(graph, method):
+def test_the_network_receives_plain_edges_with_the_weights_of_the_method(graph, method):
     p = Pipeline(Weighted(), method, undirected=False, **QUICK).fit(graph)
-    x, edge_index, weight = given(p)
+    x, edge_index, weight = received_inputs(p)
     table = ig.weighting.METHODS[method](graph.times, graph.counts)
     source, target = graph.edge_index
     expected = table[graph.period[target], graph.period[source]]
@@ -75,21 +75,21 @@ def test_the_network_is_given_plain_edges_with_the_weights_of_the_method(graph, 
 
 
 def test_weights_change_what_it_says(graph):
-    said = [
+    probabilities = [
         Pipeline(Weighted(), method, **QUICK).fit(graph).predict_proba(graph)
         for method in ("plain", "pmp")
     ]
-    assert np.abs(said[0] - said[1]).max() > 1e-3
+    assert np.abs(probabilities[0] - probabilities[1]).max() > 1e-3
 
 
 @pytest.mark.parametrize("method", ["plain", "mmp", "recency", "smooth", "mmp+curriculum"])
 def test_a_network_without_weights_takes_methods_that_have_none(graph, method):
     p = Pipeline(Unweighted(), method, undirected=False, **QUICK).fit(graph)
     source, target = graph.edge_index
-    heard = (
+    is_visible = (
         graph.time[source] <= graph.time[target] if "mmp" in method else np.ones(len(source), bool)
     )
-    assert given(p)[1].shape[1] == heard.sum()
+    assert received_inputs(p)[1].shape[1] == is_visible.sum()
     assert p.predict_proba(graph).shape == (48, 3)
 
 
@@ -105,10 +105,10 @@ def test_a_network_without_weights_takes_methods_that_have_none(graph, method):
 )
 def test_modules_and_functions_that_build_them(graph, model):
     fits = [Pipeline(model, "pmp", **QUICK).fit(graph) for _ in range(2)]
-    said = [p.predict_proba(graph) for p in fits]
-    assert np.array_equal(said[0], said[1])
+    probabilities = [p.predict_proba(graph) for p in fits]
+    assert np.array_equal(probabilities[0], probabilities[1])
     other = Pipeline(model, "pmp", seed=1, **QUICK).fit(graph).predict_proba(graph)
-    assert np.abs(other - said[0]).max() > 1e-4
+    assert np.abs(other - probabilities[0]).max() > 1e-4
 
 
 @pytest.mark.parametrize("network", [Weighted(), Unweighted()])
@@ -121,13 +121,15 @@ def test_a_compiled_network_is_asked_what_it_takes(network):
 
 
 def test_nothing_that_a_module_has_learned_before_stays(graph):
-    fresh, taught = Weighted(), Weighted()
-    for parameter in taught.parameters():
+    fresh, trained = Weighted(), Weighted()
+    for parameter in trained.parameters():
         nn.init.constant_(parameter, 3.0)
-    before = copy.deepcopy(taught.state_dict())
-    said = [Pipeline(one, **QUICK).fit(graph).predict_proba(graph) for one in (fresh, taught)]
-    assert np.array_equal(said[0], said[1])
-    assert all(torch.equal(before[name], value) for name, value in taught.state_dict().items())
+    before = copy.deepcopy(trained.state_dict())
+    probabilities = [
+        Pipeline(one, **QUICK).fit(graph).predict_proba(graph) for one in (fresh, trained)
+    ]
+    assert np.array_equal(probabilities[0], probabilities[1])
+    assert all(torch.equal(before[name], value) for name, value in trained.state_dict().items())
 
 
 def test_a_cached_normalisation_is_not_that_of_another_graph(graph):
@@ -231,7 +233,7 @@ def test_saved_and_loaded_it_says_the_same(graph, tmp_path):
 
 
 def test_names_tell_networks_apart():
-    def made(hidden):
+    def build(hidden):
         return lambda i, o: Weighted(i, o, hidden)
 
     assert model_name(Weighted()) == model_name(copy.deepcopy(Weighted()).eval())
@@ -239,8 +241,8 @@ def test_names_tell_networks_apart():
         Weighted(),
         Weighted(dropout=0.1),
         Weighted(hidden=9),
-        made(8),
-        made(9),
+        build(8),
+        build(9),
         functools.partial(Weighted),
     ]
     assert len({model_name(one) for one in models}) == len(models)
@@ -297,12 +299,12 @@ def test_the_search_tries_with_it_only_what_it_can_do(graph):
 
 
 def test_run_around_it_resumes_and_predicts(graph, tmp_path):
-    model, kept = Weighted(), {"cutoff": CUTOFF, "candidates": ["pmp"], "folds": 1, "seeds": 1}
-    done = ig.run(graph, tmp_path / "r", model=model, **kept)
+    model, options = Weighted(), {"cutoff": CUTOFF, "candidates": ["pmp"], "folds": 1, "seeds": 1}
+    done = ig.run(graph, tmp_path / "r", model=model, **options)
     assert done.options.model == model_name(model)
     assert "a user model" in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
-    found = evaluate(tmp_path / "r", graph, model=Weighted())
-    assert found.plain_score == pytest.approx(
+    evaluation = evaluate(tmp_path / "r", graph, model=Weighted())
+    assert evaluation.plain_score == pytest.approx(
         Pipeline(Weighted(), cutoff=CUTOFF).fit(graph).score(graph)
     )
     assert (
@@ -310,10 +312,10 @@ def test_run_around_it_resumes_and_predicts(graph, tmp_path):
         == done.prediction_summary.count
     )
     first = (tmp_path / "r" / "predictions.csv").read_bytes()
-    ig.run(graph, tmp_path / "r", model=Weighted(), **kept)
+    ig.run(graph, tmp_path / "r", model=Weighted(), **options)
     assert (tmp_path / "r" / "predictions.csv").read_bytes() == first
     with pytest.raises(ig.InputError, match=r"model was 'Weighted-.* and is 'Weighted-"):
-        ig.run(graph, tmp_path / "r", model=Weighted(dropout=0.5), **kept)
+        ig.run(graph, tmp_path / "r", model=Weighted(dropout=0.5), **options)
     loaded = ig.Ensemble.load(tmp_path / "r" / "model", model=Weighted())
     assert loaded.predict_proba(graph).shape == (48, 3)
     with pytest.raises(ig.InputError, match="a user model, Weighted"):
