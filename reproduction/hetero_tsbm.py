@@ -151,15 +151,15 @@ class HeteroTSBM:
         )
 
 
-def hetero_tsbm(**options: Any) -> TemporalGraph:
-    """Draw a graph of `HeteroTSBM`, whose fields are the options.
+def hetero_tsbm(*sizes: int, **options: Any) -> TemporalGraph:
+    """Draw a graph of `HeteroTSBM`, whose fields are the arguments.
 
     Examples:
         >>> g = hetero_tsbm(num_papers=500, num_authors=400, citations=3000, topics=2000, seed=1)
         >>> {kind: nodes.num_nodes for kind, nodes in g.nodes.items()}
         {'paper': 500, 'author': 400, 'field_of_study': 200, 'institution': 50}
     """
-    return HeteroTSBM(**options).sample()
+    return HeteroTSBM(*sizes, **options).sample()
 
 
 def scaled(sizes: Mapping[str, Any], factor: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Losses of competing methods: RevGAT's logarithm of the cross-entropy, and distillation."""
+"""Losses and learning rates of competing methods: RevGAT's loss, distillation, schedules."""
 
 import math
 from dataclasses import dataclass
@@ -51,3 +51,37 @@ class Distillation:
         model_log = log_softmax(logits.float() / self.temperature, 1)
         divergence = target * (target.clamp(min=1e-8).log() - model_log)
         return self.weight * self.temperature**2 * divergence.sum(1).mean()
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate of an epoch (the first is 1) as a share of the full one.
+
+    min(epoch / warm_up, 1) · decay^(epoch − 1), and with `period` also (1 + cos(π·(epoch − 1) /
+    period)) / 2, which falls to zero.
+
+    Examples:
+        >>> [round(Schedule(warm_up=2, decay=0.5)(epoch), 3) for epoch in (1, 2, 3)]
+        [0.5, 0.5, 0.25]
+    """
+
+    warm_up: int = 0
+    decay: float = 1.0
+    period: int | None = None
+
+    def __post_init__(self) -> None:
+        is_valid = self.warm_up >= 0 and 0 < self.decay <= 1
+        if not is_valid or (self.period is not None and self.period < 1):
+            raise InputError(
+                f"warm_up={self.warm_up}, decay={self.decay}, "
+                f"period={self.period} is not a schedule; "
+                f"warm_up is 0 or more, decay in (0, 1], period 1 or more."
+            )
+
+    def __call__(self, epoch: int) -> float:
+        rate = self.decay ** (epoch - 1)
+        if self.warm_up:
+            rate = min(epoch / self.warm_up, 1.0) * rate
+        if self.period is not None:
+            rate *= (1 + math.cos(math.pi * min((epoch - 1) / self.period, 1.0))) / 2
+        return float(rate)

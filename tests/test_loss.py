@@ -17,7 +17,6 @@ from impact_gnn.nn import (
     HopTask,
     Propagation,
     Reliable,
-    Schedule,
     Split,
     Training,
     fit,
@@ -28,7 +27,7 @@ from impact_gnn.nn.loss import OPTIMIZERS, Step
 from impact_gnn.nn.stages import sharpened
 from reproduction.competing import Consistency
 from reproduction.hetero_tsbm import hetero_tsbm
-from reproduction.losses import Distillation, LogCrossEntropy
+from reproduction.losses import Distillation, LogCrossEntropy, Schedule
 
 CUTOFF, LABELS = 4, 3
 CPU = Training(epochs=6, device="cpu", lr=0.05)
@@ -62,8 +61,6 @@ def test_losses_are_their_formulas():
     log_p = log_softmax(logits, 1)
     plain = -log_p[torch.arange(5), label]
     torch.testing.assert_close(CrossEntropy()(logits, label), plain)
-    smooth = 0.9 * plain - 0.1 * log_p.mean(1)
-    torch.testing.assert_close(CrossEntropy(0.1)(logits, label), smooth)
     epsilon = 1 - math.log(2)
     torch.testing.assert_close(
         LogCrossEntropy()(logits, label), torch.log(epsilon + plain) - math.log(epsilon)
@@ -86,9 +83,8 @@ def test_soft_targets_that_are_certain_train_as_labels_do(view):
     assert not same(a, fit(*args, target=sure))
 
 
-@pytest.mark.parametrize("loss", [CrossEntropy(0.2), LogCrossEntropy()])
-def test_losses_train(view, loss):
-    result = trained(view, loss=loss)
+def test_another_loss_trains(view):
+    result = trained(view, loss=LogCrossEntropy())
     assert result.history[-1].loss < result.history[0].loss
     assert not same(result, trained(view))
 

@@ -34,6 +34,7 @@ from reproduction.competing.editors import EDITORS, Editable, RiskEditors
 from reproduction.competing.matching import kernel_mean_matching
 from reproduction.competing.revgat import LinearRevGAT, RevGAT
 from reproduction.competing.terms import MomentDiscrepancy, RiskVariance
+from reproduction.losses import Schedule
 
 EDGES = frozenset({Needs.EDGES})
 LEARNS = frozenset(ModelKind) - {ModelKind.PRIOR}
@@ -215,7 +216,7 @@ MODELS = {
             hidden=512,
             dropout=0.4,
             lr=0.003,
-            training=nn.Training(schedule=nn.Schedule(decay=0.99)),
+            training=nn.Training(schedule=Schedule(decay=0.99)),
             terms=_consistent,
         ),
         cost=3.0,

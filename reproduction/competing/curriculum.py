@@ -62,7 +62,7 @@ class Curriculum:
 
     @classmethod
     def within(cls, epochs: int, pace: str = "loss") -> Curriculum:
-        """A curriculum for a training of so many epochs: a fifth is warm-up, and the share grows over half."""
+        """A curriculum for that many epochs: a fifth is warm-up, and the share grows over half."""
         return cls(warm_up=max(1, epochs // 5), epochs=max(1, epochs // 2), pace=pace)
 
     @property

@@ -38,7 +38,6 @@ class Separability(AssumptionCheck):
     symmetry: Share | None = None
     # connections counted per node of the neighbours' period, as GenPMP does
     per_node: Share | None = None
-    with_sides: Share | None = None  # past and future may differ
     steps: list[int] = field(default_factory=list)  # first time of every step [T]
     distances: list[int] = field(default_factory=list)  # between steps [D]
     # fitted, of every group of neighbours [D]
@@ -108,7 +107,6 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
         **conclusion,
         symmetry=fits.share("separable", best="sided"),
         per_node=fits.share("sized"),
-        with_sides=fits.share("sided"),
         steps=listed(pairs.steps),
         distances=listed(fits.distances),
         g={name: listed(group) for name, group in zip(GROUPS, g, strict=True)},

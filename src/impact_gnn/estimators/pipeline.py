@@ -595,8 +595,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         positions = positions_of(graph, nodes)
         early = positions[graph.time[positions] < period]
         if len(early):
+            own = graph.name_of(int(graph.time[early[0]]))
             raise InputError(
-                f"node {graph.ids[early[0]]} is in period {graph.name_of(int(graph.time[early[0]]))}, "
+                f"node {graph.ids[early[0]]} is in period {own}, "
                 f"but nodes from {graph.name_of(period)} on are predicted; pass only those."
             )
         return positions

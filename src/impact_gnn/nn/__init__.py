@@ -20,7 +20,6 @@ from impact_gnn.nn.hetero import RpHGNN, SeHGNN
 from impact_gnn.nn.loss import (
     CrossEntropy,
     Loss,
-    Schedule,
     Step,
     Term,
 )
@@ -63,7 +62,6 @@ __all__ = [
     "Result",
     "RpHGNN",
     "Run",
-    "Schedule",
     "SeHGNN",
     "Split",
     "Step",

@@ -20,7 +20,7 @@ from torch_geometric.nn import Linear
 from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.metrics import Scoring
-from impact_gnn.nn.loss import OPTIMIZERS, CrossEntropy, Loss, Schedule, Step, Term
+from impact_gnn.nn.loss import OPTIMIZERS, CrossEntropy, Loss, Step, Term
 from impact_gnn.nn.tasks import HopTask, Split, Task
 
 LINEAR = (nn.Linear, Linear)
@@ -82,7 +82,7 @@ class Training:
     loss: Loss = field(default_factory=CrossEntropy)
     terms: tuple[Term, ...] = ()
     optimizer: str = "adam"
-    schedule: Schedule | None = None
+    schedule: Callable[[int], float] | None = None
     hide_labels: float = 0.0
     choose_by: str = "score"
     choose_over: int = 1
