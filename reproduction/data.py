@@ -41,7 +41,7 @@ def load(name: str, root: Path, *, joined: bool = False) -> ig.TemporalGraph:
     return graph.with_features(x)
 
 
-def found(root: Path) -> list[str]:
+def available(root: Path) -> list[str]:
     """Names of all graphs under `root`: the known ones, then other archives and saved graphs."""
     known = [name for name in (*CUTOFFS, *FURTHER_CUTOFFS) if path_of(name, root).is_file()]
     places = [

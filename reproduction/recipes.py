@@ -88,8 +88,8 @@ class Linear:
         (x,) = standardized([np.asarray(known.x, np.float32)], split.train)
         propagation = nn.Propagation.of(known, weighting=parts.edge_weighting, self_loop=True)
         alignments = [part.name for part in parts.of_kind(Kind.ALIGNMENT)]
-        told = (known.label, view.num_labels) if self.labels else ()
-        task = nn.GraphTask(x, propagation, *told, reuse=1)
+        label_inputs = (known.label, view.num_labels) if self.labels else ()
+        task = nn.GraphTask(x, propagation, *label_inputs, reuse=1)
         layers = [nn.align_layer(name, known, table=propagation.table) for name in alignments]
         training = nn.Training(
             epochs=self.epochs,

@@ -196,7 +196,7 @@ class Table:
         return files
 
     def _section(self, section: str) -> ExtraTable:
-        def shown(place: Place) -> str:
+        def formatted(place: Place) -> str:
             cell = self.cells[place]
             return f"{cell.mean:.4f} ± {cell.error:.4f}" + (
                 "" if cell.gain is None else f" ({_signed(cell.gain)})"
@@ -204,7 +204,7 @@ class Table:
 
         rows, columns = self.names(1, section), self.names(2, section)
         lines = [
-            [self.titles.get(name, name), *(shown((section, row, name)) for row in rows)]
+            [self.titles.get(name, name), *(formatted((section, row, name)) for row in rows)]
             for name in columns
         ]
         return ExtraTable(section, ["", *rows], lines)
@@ -233,8 +233,8 @@ class Table:
         return lines
 
     def _judged(self, published: float, measured: float, allowed: float) -> list[str]:
-        verdict = [f"±{allowed:.4f}", "yes" if abs(measured - published) <= allowed else "**no**"]
-        return [f"{published:.4f}", f"{measured:.4f}", *(verdict if self.judged else ["", ""])]
+        judgement = [f"±{allowed:.4f}", "yes" if abs(measured - published) <= allowed else "**no**"]
+        return [f"{published:.4f}", f"{measured:.4f}", *(judgement if self.judged else ["", ""])]
 
 
 @contextmanager

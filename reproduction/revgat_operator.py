@@ -199,16 +199,18 @@ def revgat_operator(
     for seed, operator, method in product(
         range(seeds), kinds, (each for each in METHODS if each in wanted)
     ):
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "features": features,
             "operator": operator,
             "method": method,
             "seed": seed,
             "options": options,
         }
-        settings = {"study": "revgat-operator", "bytes": path.stat().st_size, **given}
+        settings = {"study": "revgat-operator", "bytes": path.stat().st_size, **arguments}
         tasks.append(
-            Task(f"{operator}, {method}, seed {seed}", settings, partial(run_cell, root, **given))
+            Task(
+                f"{operator}, {method}, seed {seed}", settings, partial(run_cell, root, **arguments)
+            )
         )
     records = work_off(tasks, out / "parts", progress=progress)
     about = (

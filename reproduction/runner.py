@@ -65,9 +65,9 @@ def work_off(
     if workers < 1:
         raise InputError(f"workers={workers} must be at least 1.")
     done = {
-        number: kept
+        number: stored
         for number, task in enumerate(tasks)
-        if (kept := _kept(task, directory)) is not None
+        if (stored := _stored_records(task, directory)) is not None
     }
     todo = [number for number in range(len(tasks)) if number not in done]
     for number, records in _finished(
@@ -121,7 +121,7 @@ def _run_and_keep(task: Task, directory: Path) -> list[Record]:
     return records
 
 
-def _kept(task: Task, directory: Path) -> list[Record] | None:
+def _stored_records(task: Task, directory: Path) -> list[Record] | None:
     path = task.file(directory)
     if not path.is_file():
         return None

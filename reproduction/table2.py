@@ -34,8 +34,8 @@ class Problem:
         rows = np.flatnonzero((graph.time >= cutoff) & (graph.y >= 0))
         code = np.arange(graph.num_labels)
         if graph.label_names is not None:
-            seen = np.unique(graph.y[(graph.time < cutoff) & (graph.y >= 0)])
-            code[[*seen, *np.setdiff1d(code, seen)]] = np.arange(graph.num_labels)
+            known = np.unique(graph.y[(graph.time < cutoff) & (graph.y >= 0)])
+            code[[*known, *np.setdiff1d(code, known)]] = np.arange(graph.num_labels)
         return cls(view, rows, code[graph.y[rows]])
 
     def hits(self, predicted: np.ndarray) -> np.ndarray:

@@ -92,7 +92,7 @@ class SyntheticStudy:
         for seed in range(self.graphs):
             for protocol, row, model in places:
                 title = f"{model.upper()}, {protocol}, {row.title}, graph {seed}"
-                given: dict[str, Any] = {
+                arguments: dict[str, Any] = {
                     "study": self.name,
                     "protocol": protocol,
                     "row": row,
@@ -101,7 +101,7 @@ class SyntheticStudy:
                     "seed": seed,
                     "options": self.options,
                 }
-                tasks.append(Task(title, given, partial(run_graph, **given)))
+                tasks.append(Task(title, arguments, partial(run_graph, **arguments)))
         records = work_off(tasks, out / "parts", workers=workers, progress=progress)
         paper = {
             (f"{model.upper()}, {protocol}", row.title, column): value

@@ -233,7 +233,7 @@ def test_every_real_graph_has_a_cutoff(tmp_path):
     with pytest.raises(InputError, match="pass a folder of graphs"):
         leaderboard.leaderboard(tmp_path, root=tmp_path)
     one_type().save(tmp_path / "mine")
-    assert data.found(tmp_path) == ["mine"]
+    assert data.available(tmp_path) == ["mine"]
     assert data.with_cutoff("mine", tmp_path)[1] == CUTOFF
     with pytest.raises(InputError, match="rival='none' is not valid"):
         leaderboard.leaderboard(tmp_path, root=tmp_path, rivals=["none"])

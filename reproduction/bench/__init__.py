@@ -53,12 +53,14 @@ class Report:
         console.print(self.title)
         table = Table(*dict.fromkeys(name for row in self.rows for name in row))
         for row in self.rows:
-            table.add_row(*(_shown(row.get(str(column.header), "")) for column in table.columns))
+            table.add_row(
+                *(_formatted(row.get(str(column.header), "")) for column in table.columns)
+            )
         console.print(table)
         for goal in self.goals:
-            asked = f"{'at least' if goal.sign > 0 else 'at most'} {_shown(goal.asked)}"
+            asked = f"{'at least' if goal.sign > 0 else 'at most'} {_formatted(goal.asked)}"
             console.print(
-                f"{goal.name}: {_shown(goal.reached)}, asked {asked}, {'met' if goal.met else 'missed'}"
+                f"{goal.name}: {_formatted(goal.reached)}, asked {asked}, {'met' if goal.met else 'missed'}"
             )
         if file is not None:
             content = {
@@ -150,7 +152,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _shown(value: Any) -> str:
+def _formatted(value: Any) -> str:
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) else str(value)
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.3g}"

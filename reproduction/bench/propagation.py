@@ -110,9 +110,11 @@ def _contest(
     for width in widths:
         x, out = _matrix(graph.num_nodes, width), _matrix(graph.num_nodes, width)
 
-        def hop(given: ig.TemporalGraph, weighting: str = "pmp", norm: str = "mean") -> np.ndarray:
+        def hop(
+            source_graph: ig.TemporalGraph, weighting: str = "pmp", norm: str = "mean"
+        ) -> np.ndarray:
             return np.asarray(
-                ig.propagate(given, weighting=weighting, hops=1, norm=norm, engine=engine)[0]
+                ig.propagate(source_graph, weighting=weighting, hops=1, norm=norm, engine=engine)[0]
             )
 
         # checked once, at the door

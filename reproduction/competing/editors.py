@@ -48,8 +48,8 @@ class Editable(Propagation):
         near_by = (np.arange(len(target)) % 2 == 0) & (near >= 0) & (near != target)
         source = np.where(near_by, near, source)
         own = np.repeat(np.arange(csr.num_targets), np.diff(csr.indptr))
-        given = np.ones(csr.num_edges, np.float32) if csr.weight is None else csr.weight
-        weight = np.concatenate([given, np.zeros(len(target), given.dtype)])
+        own_weight = np.ones(csr.num_edges, np.float32) if csr.weight is None else csr.weight
+        weight = np.concatenate([own_weight, np.zeros(len(target), own_weight.dtype)])
         ends = np.concatenate([csr.indices, source]), np.concatenate([own, target])
         return build_csr(*ends, csr.num_sources, csr.num_targets, weight)
 

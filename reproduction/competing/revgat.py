@@ -63,10 +63,10 @@ class _SomeEdges:
     def __init__(self, propagation: Propagation, share: float, device: torch.device) -> None:
         edge_index, log_weight = propagation.edges(device)
         keep = torch.rand(edge_index.shape[1], device=device) >= share
-        self.kept = edge_index[:, keep], log_weight[keep]
+        self.retained = edge_index[:, keep], log_weight[keep]
 
     def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        return self.kept
+        return self.retained
 
 
 class _Reversible(nn.Module):
@@ -122,7 +122,8 @@ class _Reversible(nn.Module):
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         x = self.encode(
-            dropout(x, self.input_dropout, self.training), self._heard(propagation, x.device)
+            dropout(x, self.input_dropout, self.training),
+            self._visible_edges(propagation, x.device),
         )
         for block in self.blocks:
             # Inputs are recomputed from outputs in the backward pass, which mixed precision would
@@ -136,12 +137,12 @@ class _Reversible(nn.Module):
                     True,
                 )
             _track(block, True)
-            x = block(x, self._heard(propagation, x.device), mask)
+            x = block(x, self._visible_edges(propagation, x.device), mask)
             _track(block, False)
         x = dropout(relu(self.norm(x)), self.dropout, self.training)
-        return self.classify(x, self._heard(propagation, x.device))
+        return self.classify(x, self._visible_edges(propagation, x.device))
 
-    def _heard(self, propagation: Propagation, device: torch.device) -> Any:
+    def _visible_edges(self, propagation: Propagation, device: torch.device) -> Any:
         share = self.edge_dropout if self.training else 0.0
         return _SomeEdges(propagation, share, device) if share else propagation
 
