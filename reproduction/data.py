@@ -57,7 +57,10 @@ def available(root: Path) -> list[str]:
 
 
 def at_hand(names: Sequence[str], root: Path | None) -> list[str]:
-    """Those of `names` that can be run: "tsbm", which is drawn, and graphs that lie under `root`."""
+    """Those of `names` that can be run.
+
+    "tsbm", which is drawn, and graphs that lie under `root`.
+    """
     there = [name for name in names if name == "tsbm" or (root and path_of(name, root).is_file())]
     if not there:
         raise ig.InputError(

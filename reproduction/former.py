@@ -1,4 +1,6 @@
-"""Models against their former selves: the same graphs, method and seeds with the package of two checkouts.
+"""Models against their former selves.
+
+The same graphs, method and seeds with the package of two checkouts.
 
 Each fit has a process of its own, which imports the package from one of them; studies are this
 checkout's, so this one asks the package for nothing that only one of the two has.

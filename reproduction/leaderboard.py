@@ -42,7 +42,10 @@ CANDIDATE = "candidate "
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Probabilities of the targets [n, Y]; of ours also the accuracy it foresees, sets of labels, candidates."""
+    """Probabilities of the targets [n, Y].
+
+    Of ours also the accuracy it foresees, sets of labels, candidates.
+    """
 
     probabilities: np.ndarray
     forecast: Estimate | None = None
@@ -51,11 +54,12 @@ class Outcome:
 
 
 def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
-    """`impact run` on the view, its files under `out`; an effort ending in "+hindsight" fits every candidate as well.
+    """`impact run` on the view, its files under `out`.
+
+    An effort ending in "+hindsight" fits every candidate as well.
 
     Only so can be told, afterwards, what the best single candidate would have been: candidates that
-    were tried in full
-    are fitted on all labels like the chosen ones, with one seed.
+    were tried in full are fitted on all labels like the chosen ones, with one seed.
     """
     effort, _, hindsight = effort.partition("+")
     summary = ig.run(view, out, cutoff=view.cutoff, effort=effort, seed=seed)
@@ -136,7 +140,10 @@ def records_of(
 
 
 def peak_memory() -> float:
-    """Peak of this process in MB. Where there is no /proc, the one that may have begun with the parent's."""
+    """Peak of this process in MB.
+
+    Where there is no /proc, the one that may have begun with the parent's.
+    """
     status = Path("/proc/self/status")
     if not status.is_file():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -231,7 +238,10 @@ def leaderboard(
 
 
 class Leaderboard(Table):
-    """Sections are graphs, rows are measures, columns are methods; ours is the last effort, without any, plain."""
+    """Sections are graphs, rows are measures, columns are methods.
+
+    Ours is the last effort, without any, plain.
+    """
 
     def mean(self, graph: str, measure: str, method: str) -> float:
         records = self.by_place.get((graph, measure, method), [])

@@ -1,4 +1,7 @@
-"""What the paper's methods do, as pictures: the weights, the mix of distances they make, and the alignments."""
+"""What the paper's methods do, as pictures.
+
+The weights, the mix of distances they make, and the alignments.
+"""
 
 import numpy as np
 from matplotlib.figure import Figure

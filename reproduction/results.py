@@ -1,4 +1,6 @@
-"""One format for all results: tidy records, from which cells, paired differences and pages are made.
+"""One format for all results.
+
+Tidy records, from which cells, paired differences and pages are made.
 
 A `Table` has sections (a model, say), rows (data, or how graphs were drawn) and columns (methods).
 Every column of a row is run on the same graphs and seeds, and is compared with the first column
@@ -56,7 +58,9 @@ def packed(hits: np.ndarray) -> str:
 
 
 def difference(ours: Sequence[Record], theirs: Sequence[Record]) -> Estimate:
-    """Ours minus theirs, paired by seed; where all seeds share the scored nodes, other nodes might have come too.
+    """Ours minus theirs, paired by seed.
+
+    Where all seeds share the scored nodes, other nodes might have come too.
 
     The error of the nodes is then added: it is that of the share of seeds that got a node right,
     paired by node.

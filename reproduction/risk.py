@@ -1,4 +1,6 @@
-"""R_te ≤ R_tr + W1 (section 2 of the paper): the risk gap of a linear head beside how far messages moved.
+"""R_te ≤ R_tr + W1 (section 2 of the paper).
+
+The risk gap of a linear head beside how far messages moved.
 
 The head is fitted to the messages of labelled nodes before the cutoff and asked about those from it
 on, whose labels serve for nothing else; see `ig.bounds.risk_bound` for the inequality in the form
@@ -104,7 +106,10 @@ def risk(
     most: int = 200,
     progress: Progress | None = None,
 ) -> Table:
-    """Runs the study on "tsbm" and the graphs of one type under `root`; `most` nodes of a class are compared."""
+    """Runs the study on "tsbm" and the graphs of one type under `root`.
+
+    `most` nodes of a class are compared.
+    """
     if checks.whole_number("seeds", seeds) < 2:
         raise ig.InputError(f"seeds={seeds} gives no standard error; use at least 2, better 5.")
     known = ("tsbm", *(name for name in CUTOFFS if "hetero" not in name))

@@ -1,4 +1,6 @@
-"""What one would have used instead: tuned standard methods, each a function from a view and a seed to probabilities.
+"""What one would have used instead.
+
+Tuned standard methods, each a function from a view and a seed to probabilities.
 
 A view (`graph.masked(cutoff)`) holds no label at or after its cutoff. Settings and the number of
 epochs or rounds are chosen as if the last labelled periods (at least a tenth of all labels) had to
@@ -94,7 +96,10 @@ def rival(view: ig.TemporalGraph, learn: Learner, settings: Sequence[Any]) -> np
 
 
 def own_features(view: ig.TemporalGraph) -> np.ndarray:
-    """Features in the scale of the labelled nodes; without any, the degree's power of two as one-hot columns."""
+    """Features in the scale of the labelled nodes.
+
+    Without any, the degree's power of two as one-hot columns.
+    """
     if view.x is None:
         degree = np.diff(own_graph(view).indptr)
         return np.eye(int(np.log2(degree.max() + 1)) + 1, dtype=np.float32)[
@@ -104,7 +109,9 @@ def own_features(view: ig.TemporalGraph) -> np.ndarray:
 
 
 def hop_features(view: ig.TemporalGraph, *, labels: bool = False) -> np.ndarray:
-    """Own features, means over neighbours at 1 and 2 steps in either direction, or along metapaths; log degrees.
+    """Own features, means over neighbours at 1 and 2 steps in either direction, or along metapaths.
+
+    Log degrees.
 
     With `labels`, the known labels of neighbours in the same way, the own label left out.
     """
@@ -421,7 +428,10 @@ def corrected(
     model: str | None = None,
     patience: int | None = None,
 ) -> np.ndarray:
-    """This package's pipeline with a method: SIGN, or SeHGNN where there are several node types, or another model."""
+    """This package's pipeline with a method.
+
+    SIGN, or SeHGNN where there are several node types, or another model.
+    """
     model = model or ("sehgnn" if view.is_hetero else "sign")
     if view.x is None:
         view = view.with_features(own_features(view))

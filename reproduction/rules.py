@@ -1,4 +1,6 @@
-"""Which rule chooses best, which forecast foresees best: asked of the past of graphs that `impact run` was on.
+"""Which rule chooses best, which forecast foresees best.
+
+Asked of the past of graphs that `impact run` was on.
 
 A run keeps what every candidate said about every window (`work/fits`). Each rule chooses by the
 older windows alone and is scored on the newest, whose labels lay before the cutoff too: no target
@@ -74,11 +76,15 @@ class Past:
         probabilities = sum(
             m.weight * self.scores.probability(m.candidate, newest) for m in choice.members
         )  # type: ignore[operator, misc]
-        return float((probabilities.argmax(1) == self.scores.truth[newest]).mean())  # type: ignore[union-attr]
+        # type: ignore[union-attr]
+        return float((probabilities.argmax(1) == self.scores.truth[newest]).mean())
 
 
 def significant(selection: EnsembleSelection) -> EnsembleSpec:
-    """The best whose interval, widened for the number of candidates, lies above plain; otherwise plain."""
+    """The best whose interval, widened for the number of candidates, lies above plain.
+
+    Otherwise plain.
+    """
     level = 1 - 0.05 / max(len(selection.finalists) - 1, 1)
     gains = {
         one: selection.scores.difference(one, level=level)

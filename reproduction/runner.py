@@ -33,7 +33,10 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Task:
-    """Work that can be repeated: `call()` gives its records, `settings` are all that they depend on."""
+    """Work that can be repeated.
+
+    `call()` gives its records, `settings` are all that they depend on.
+    """
 
     title: str
     settings: Mapping[str, Any]
@@ -46,7 +49,10 @@ class Task:
         return directory / f"{re.sub('[^a-zA-Z0-9.+-]+', '_', self.title)}-{digest}.json"
 
     def stored_settings(self) -> Any:
-        """As JSON gives them back, which knows no tuples; dataclasses as their fields, with their name."""
+        """As JSON gives them back, which knows no tuples.
+
+        Dataclasses as their fields, with their name.
+        """
 
         def plain(value: Any) -> Any:
             known = is_dataclass(value) and not isinstance(value, type)

@@ -53,7 +53,10 @@ def real(name: str, root: Path | None, seed: int) -> Loaded:
 
 
 def hetero_tsbm(root: Path | None, seed: int) -> Loaded:
-    """A new heterogeneous block model for every seed; as in the synthetic study, times 8 and 9 of ten are predicted."""
+    """A new heterogeneous block model for every seed.
+
+    As in the synthetic study, times 8 and 9 of ten are predicted.
+    """
     graph = ig.hetero_tsbm(
         num_papers=4000,
         num_authors=6000,
@@ -73,7 +76,9 @@ def hetero_tsbm(root: Path | None, seed: int) -> Loaded:
 
 
 def mag_rphgnn(*extras: str) -> Decoupled:
-    """RpHGNN on ogbn-mag as published: 3 iterations of squashing, label hops, width 512, up to 500 epochs.
+    """RpHGNN on ogbn-mag as published.
+
+    3 iterations of squashing, label hops, width 512, up to 500 epochs.
 
     Its learning rate is .003·.99^epoch, and the consistency of three views counts .6. The original
     gives authors, fields and institutions 512 trained numbers each; ours have none, or with

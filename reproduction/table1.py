@@ -163,7 +163,10 @@ def rows_of(
 
 
 def hops_of(graph: ig.TemporalGraph, x: np.ndarray) -> list[np.ndarray]:
-    """Row means over neighbours; where the only relations lead to another type and back, over both steps."""
+    """Row means over neighbours.
+
+    Where the only relations lead to another type and back, over both steps.
+    """
     if not graph.is_hetero:
         return [np.asarray(hop) for hop in ig.propagate(graph, x=x, hops=HOPS)]
     away, back = sorted(graph.relations, key=lambda triple: triple[0] != graph.target)

@@ -80,7 +80,10 @@ class SyntheticStudy:
                 checks.choice(name, value, allowed)
 
     def run(self, out: Path, *, workers: int = 1, progress: Progress | None = None) -> Table:
-        """Works off all graphs, rows in turns: a study that is stopped has about as many graphs of each."""
+        """Works off all graphs, rows in turns.
+
+        A study that is stopped has about as many graphs of each.
+        """
         columns = chosen(self.columns)
         places = [
             (protocol, row, model)

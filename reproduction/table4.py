@@ -193,7 +193,10 @@ def report(curves: Curves, axes: Sequence[Axis] = AXES) -> Report:
 
 
 def picture(curves: Curves, axes: Sequence[Axis] = AXES) -> Figure:
-    """Milliseconds over size, a panel for every axis; MMP and PMP cost what GenPMP does and are left out."""
+    """Milliseconds over size, a panel for every axis.
+
+    MMP and PMP cost what GenPMP does and are left out.
+    """
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     panels = figure.subplots(1, len(axes), sharey=True, squeeze=False)[0]
     for panel, axis in zip(panels, axes, strict=True):

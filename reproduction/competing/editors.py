@@ -1,4 +1,6 @@
-"""EERM in its own form: K editors change the graph so that a model's risks differ, the model learns to err the same.
+"""EERM in its own form.
+
+K editors change the graph so that a model's risks differ, the model learns to err the same.
 
 The model minimises Var_k L_k + β · mean_k L_k over the risks L_k on the K edited graphs. The
 editors are taught by REINFORCE: what they drew becomes more probable with the variance that came of
@@ -31,7 +33,10 @@ LEARNING_RATE = 0.01  # of the editors
 
 
 class Editable(Propagation):
-    """A propagation whose edges may be edited for a while: `with propagation.edited(weight): ...`."""
+    """A propagation whose edges may be edited for a while.
+
+    `with propagation.edited(weight): ...`.
+    """
 
     def __init__(self, operator: Operator, seed: int = 0) -> None:
         super().__init__(operator)
