@@ -182,7 +182,15 @@ def test_the_page_compares_ours_with_every_rival():
             outcome,
             np.arange(40),
             truth,
-            Record("leaderboard", graph, "memory", method, 0, 100.0, 2.0),
+            Record(
+                "leaderboard",
+                section=graph,
+                row="memory",
+                column=method,
+                seed=0,
+                score=100.0,
+                seconds=2.0,
+            ),
         )
     ]
     page = leaderboard.Leaderboard("leaderboard", "Leaderboard", "About.", records).markdown()
@@ -213,7 +221,15 @@ def test_the_page_of_rivals_holds_each_against_plain():
             leaderboard.Outcome(outcome),
             np.arange(40),
             truth,
-            Record("leaderboard", graph, "memory", method, 0, 99.6, 2.0),
+            Record(
+                "leaderboard",
+                section=graph,
+                row="memory",
+                column=method,
+                seed=0,
+                score=99.6,
+                seconds=2.0,
+            ),
         )
     ]
     page = leaderboard.AgainstPlain(
@@ -276,7 +292,15 @@ def test_the_command_gives_every_cell_a_process_of_its_own(tmp_path, capsys):
 def test_ours_alone_is_run_without_any_rival(tmp_path, monkeypatch):
     one_type().save(tmp_path / "data" / "small")
     asked = []
-    record = Record("leaderboard", "small", "accuracy", "ours-quick", 0, 0.5, 1.0)
+    record = Record(
+        "leaderboard",
+        section="small",
+        row="accuracy",
+        column="ours-quick",
+        seed=0,
+        score=0.5,
+        seconds=1.0,
+    )
     monkeypatch.setattr(
         leaderboard, "apart", lambda *arguments: asked.append(arguments[2]) or [record]
     )
