@@ -18,6 +18,7 @@ from impact_gnn.methods import Kind, Method
 from impact_gnn.propagation.labels import repeated_label_hops
 from reproduction.competing import LinearRevGAT
 from reproduction.competing.stages import fit_stages
+from reproduction.losses import LogCrossEntropy
 from reproduction.synthetic import Chain
 from reproduction.table2 import Outcome, Problem
 
@@ -102,7 +103,7 @@ class Linear:
             weight_decay=self.weight_decay,
             patience=self.patience,
             seed=seed,
-            loss=nn.LogCrossEntropy(),
+            loss=LogCrossEntropy(),
             optimizer=self.optimizer,
             schedule=nn.Schedule(self.warm_up),
             hide_labels=0.5 if self.labels else 0.0,

@@ -3,7 +3,7 @@
 The risk gap of a linear head beside how far messages moved.
 
 The head is fitted to the messages of labelled nodes before the cutoff and asked about those from it
-on, whose labels serve for nothing else; see `ig.bounds.risk_bound` for the inequality in the form
+on, whose labels serve for nothing else; see `bounds.risk_bound` for the inequality in the form
 that holds. Beside it stands the form that the paper prints, with one W1 of all messages (times the
 head's constant), which needs not hold.
 """
@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 
 import impact_gnn as ig
 from impact_gnn import alignment, checks
-from reproduction import data
+from reproduction import bounds, data
 from reproduction.results import Record, Table
 from reproduction.runner import Progress, Task, one_thread, work_off
 from reproduction.synthetic import CUTOFF, GAMMA
@@ -67,11 +67,11 @@ def run_seed(name: str, root: Path | None, seed: int, most: int) -> list[Record]
     with one_thread():
         for method in METHODS:
             start, message = clock.process_time(), messages_of(view, method)
-            bound = ig.bounds.risk_bound(
+            bound = bounds.risk_bound(
                 message[early], label[early], message[late], label[late], most=most, seed=seed
             )
             # Two halves of the past: what is left of the bound where nothing has moved.
-            still = ig.bounds.risk_bound(
+            still = bounds.risk_bound(
                 message[one], label[one], message[two], label[two], most=most, seed=seed
             )
             values = {

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
@@ -31,7 +32,7 @@ Rival = Callable[[ig.TemporalGraph, int], np.ndarray]
 
 HELD_OUT = 0.1
 MOST_DEGREE = 50
-"""Neighbours of another type with more edges than this (a common product, say) tie nothing together."""
+"""Neighbours of another type with more edges (a common product, say) join no nodes."""
 MOST_EDGES = 4_000_000
 PATIENCE = 100
 
@@ -137,6 +138,40 @@ def hop_features(view: ig.TemporalGraph, *, labels: bool = False) -> np.ndarray:
         if name[2] == view.target
     ]
     return np.hstack([np.asarray(part, np.float32) for part in (view.x, *hops, *degrees)])
+
+
+def as_of_features(view: ig.TemporalGraph) -> np.ndarray:
+    """Own features, the time, and what was known of a row's entities before its time.
+
+    For every relation with another type: earlier rows, the time since the last one, and the shares
+    of the classes among their known labels, over all and over the last five times.
+    """
+    time = view.timestamp
+    columns = [own_features(view), time[:, None]]
+    label = np.asarray(view.y)
+    classes = [f"class {k}" for k in range(view.num_labels)]
+    for triple, relation in view.relations.items():
+        if (triple[0] == view.target) == (triple[2] == view.target):
+            continue
+        row, entity = relation.edge_index[:: 1 if triple[0] == view.target else -1]
+        pairs = pd.DataFrame({"row": row, "entity": entity, "time": time[row], "rows": 1.0})
+        for k, name in enumerate(classes):
+            pairs[name] = (label[row] == k).astype(float)
+        # sums of an entity at each of its times, then over all earlier and the last five times
+        at_time = pairs.groupby(["entity", "time"])[["rows", *classes]].sum()
+        by_entity = at_time.groupby("entity")
+        earlier = by_entity.cumsum() - at_time
+        recent = by_entity.transform(lambda sums: sums.shift(1).rolling(5, min_periods=1).sum())
+        last = at_time.index.get_level_values("time").to_series(index=at_time.index)
+        since = last - last.groupby("entity").shift(1)
+        features = pd.DataFrame({"rows": earlier["rows"], "since": since})
+        for name in classes:
+            features[name] = earlier[name] / (earlier[classes].sum(axis=1) + 1)
+            features[f"recent {name}"] = recent[name] / (recent[classes].sum(axis=1) + 1)
+        joined = pairs[["row", "entity", "time"]].join(features, on=["entity", "time"])
+        by_row = joined.drop(columns=["entity", "time"]).groupby("row").mean()
+        columns.append(by_row.reindex(range(view.num_nodes)).to_numpy())
+    return np.hstack(columns).astype(np.float32)
 
 
 def own_graph(view: ig.TemporalGraph) -> sparse.csr_matrix:
@@ -448,6 +483,7 @@ RIVALS: dict[str, Rival] = {
     "trees-features": partial(trees, own_features),
     "trees-hops": partial(trees, hop_features),
     "trees-labels": partial(trees, partial(hop_features, labels=True)),
+    "trees-as-of": partial(trees, as_of_features),
     "label-propagation": label_propagation,
     "correct-and-smooth": correct_and_smooth,
     "gcn": partial(network, "gcn"),

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import impact_gnn as ig
 from reproduction import data
+from reproduction.hetero_tsbm import hetero_tsbm as draw_hetero
+from reproduction.ogb import load_ogb
 from reproduction.recipes import Decoupled, Linear, Staged
 from reproduction.table2 import Row, Study, rows_of
 
@@ -42,7 +44,7 @@ def needed(root: Path | None) -> Path:
 
 def official(name: str, root: Path | None, seed: int) -> Loaded:
     """A data set of OGB with its official split: what comes after the split's cutoff is scored."""
-    split = ig.load_ogb(name, needed(root))
+    split = load_ogb(name, needed(root))
     return split.graph, split.cutoff
 
 
@@ -57,7 +59,7 @@ def hetero_tsbm(root: Path | None, seed: int) -> Loaded:
 
     As in the synthetic study, times 8 and 9 of ten are predicted.
     """
-    graph = ig.hetero_tsbm(
+    graph = draw_hetero(
         num_papers=4000,
         num_authors=6000,
         num_fields=400,

@@ -14,7 +14,7 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn._array import Array
-from impact_gnn.bounds.measure import as_sample, sorted_projections, unit_directions, w1_by_column
+from impact_gnn.bounds import as_sample, sorted_projections, unit_directions, w1_by_column
 from impact_gnn.checks import InputError
 
 

@@ -12,6 +12,7 @@ import paper_connectivity as paper
 from impact_gnn import bounds, weighting
 from impact_gnn.checks import InputError
 from impact_gnn.connectivity import relative_connectivity
+from reproduction import bounds as theory_bounds
 from reproduction import theory
 
 
@@ -275,13 +276,13 @@ def test_shift_against_each_period(messages):
 
 def test_distances_do_not_depend_on_the_origin_of_time_or_the_order_of_nodes(messages):
     message, label, time = messages
-    first, rows = bounds.shift(message, time), bounds.compare(message, label, time)
+    first, rows = bounds.shift(message, time), theory_bounds.compare(message, label, time)
     order = np.random.default_rng(1).permutation(len(time))
     for second, others in (
-        (bounds.shift(message, time - 2000), bounds.compare(message, label, time - 2000)),
+        (bounds.shift(message, time - 2000), theory_bounds.compare(message, label, time - 2000)),
         (
             bounds.shift(message[order], time[order]),
-            bounds.compare(message[order], label[order], time[order]),
+            theory_bounds.compare(message[order], label[order], time[order]),
         ),
     ):
         for name in ("mean", "second", "sliced"):
@@ -299,7 +300,7 @@ def test_a_common_offset_shifts_no_period(messages):
 
 def test_compare_reports_measurement_and_bound(messages):
     message, label, time = messages
-    rows = bounds.compare(message, label, time)
+    rows = theory_bounds.compare(message, label, time)
     assert [(row.label, row.time) for row in rows] == [
         (y, t) for y in range(3) for t in (2010, 2013)
     ]
@@ -314,13 +315,13 @@ def test_bounds_hold_in_compare_once_the_means_agree(messages):
     centred = message.copy()
     for y, t in itertools.product(range(3), np.unique(time)):
         centred[(label == y) & (time == t)] -= centred[(label == y) & (time == t)].mean(0)
-    for row in bounds.compare(centred, label, time):
+    for row in theory_bounds.compare(centred, label, time):
         assert row.mean_gap < 1e-12
         assert row.measured <= row.equal_means
 
 
 def test_compare_leaves_out_unknown_labels_and_labels_without_the_reference():
-    rows = bounds.compare([0.0, 1.0, 2.0, 3.0, 9.0], [0, 0, 1, -1, -1], [0, 1, 0, 1, 2])
+    rows = theory_bounds.compare([0.0, 1.0, 2.0, 3.0, 9.0], [0, 0, 1, -1, -1], [0, 1, 0, 1, 2])
     assert [(row.label, row.time, row.measured) for row in rows] == [(0, 0, 1.0)]
 
 
@@ -349,7 +350,7 @@ def test_compare_leaves_out_unknown_labels_and_labels_without_the_reference():
         (lambda: theory.sliced_w1(np.ones((2, 2)), np.ones((2, 3))), "a has 2 columns and b 3"),
         (lambda: theory.sliced_w1([1.0], [1.0], num_slices=0), "num_slices=0 must be at least 1"),
         (lambda: bounds.shift([1.0, 2.0], [0]), "time has 1 entries for 2 nodes"),
-        (lambda: bounds.compare([1.0, 2.0], [-1, -1], [0, 1]), "label is -1 for every node"),
+        (lambda: theory_bounds.compare([1.0, 2.0], [-1, -1], [0, 1]), "label is -1 for every node"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(call, sentence):
@@ -393,11 +394,11 @@ def two_samples(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_risk_stays_below_its_bound(seed):
     samples = two_samples(seed)
-    risk = bounds.risk_bound(*samples, seed=seed)
-    assert risk.gap <= risk.bound + 1e-9
-    assert risk.gap == pytest.approx(risk.later - risk.earlier)
-    assert risk.unseen == 0
-    same = bounds.risk_bound(*samples[:2], *samples[:2])
+    found = theory_bounds.risk_bound(*samples, seed=seed)
+    assert found.gap <= found.bound + 1e-9
+    assert found.gap == pytest.approx(found.later - found.earlier)
+    assert found.unseen == 0
+    same = theory_bounds.risk_bound(*samples[:2], *samples[:2])
     assert (same.gap, same.bound) == pytest.approx((0, 0), abs=1e-12)
 
 
@@ -407,7 +408,7 @@ def test_risk_bound_is_the_loop():
     y = np.repeat([0, 1], 4)
     earlier, later = rng.normal(size=(2, 8, 2)) + y[:, None] * 2
     later += 0.5
-    risk = bounds.risk_bound(earlier, y, later, y)
+    risk = theory_bounds.risk_bound(earlier, y, later, y)
     means = np.stack([earlier[y == k].mean(0) for k in (0, 1)])
     around = earlier - means[y]
     covariance = 0.9 * around.T @ around / 8 + 0.1 * np.trace(around.T @ around / 8) / 2 * np.eye(2)
@@ -446,13 +447,13 @@ def test_risk_bound_is_the_loop():
 
 def test_rows_that_cannot_be_compared_are_left_out():
     earlier, y, later, other = two_samples(0)
-    risk = bounds.risk_bound(earlier, y, later, np.where(other == 2, 7, other))
-    assert risk.unseen == pytest.approx((other == 2).mean())
+    found = theory_bounds.risk_bound(earlier, y, later, np.where(other == 2, 7, other))
+    assert found.unseen == pytest.approx((other == 2).mean())
     unknown = np.where(np.arange(90) % 3 == 0, -1, y)
-    fewer = bounds.risk_bound(earlier[unknown >= 0], unknown[unknown >= 0], later, other)
-    assert bounds.risk_bound(earlier, unknown, later, other) == fewer
+    fewer = theory_bounds.risk_bound(earlier[unknown >= 0], unknown[unknown >= 0], later, other)
+    assert theory_bounds.risk_bound(earlier, unknown, later, other) == fewer
     with pytest.raises(InputError, match="no class in common"):
-        bounds.risk_bound(earlier, y, later, other + 9)
+        theory_bounds.risk_bound(earlier, y, later, other + 9)
 
 
 def test_the_papers_map_of_pny_gives_the_goal():

@@ -21,7 +21,10 @@ class Loud:
     ("value", "sentence"),
     [
         (None, r"x is missing; pass an array"),
-        ([[1, 2], [3]], r"x cannot be read as an array \(.*inhomogeneous.*\); pass a numpy array"),
+        (
+            [[1, 2], [3]],
+            r"x cannot be read as an array \(.*inhomogeneous.*\); pass a numpy array",
+        ),
         (Loud(), r"x cannot be read as an array \(not now\); pass a numpy array"),
         (
             np.array([1, "a"], object),
@@ -29,7 +32,10 @@ class Loud:
         ),
         ([10**30], r"x is an array of Python objects"),
         ([{}], r"x is an array of Python objects"),
-        (np.ma.masked_less([1, 2, 3], 2), r"x has 1 masked entries; fill or drop them first"),
+        (
+            np.ma.masked_less([1, 2, 3], 2),
+            r"x has 1 masked entries; fill or drop them first",
+        ),
         (torch.ones(2, device="meta"), r"x cannot be read as an array"),
     ],
 )
@@ -70,12 +76,18 @@ def test_a_memory_map_is_not_copied(tmp_path):
         ([True, False], r"time has dtype bool; use whole numbers"),
         (["a"], r"time has dtype <U1; use whole numbers"),
         ([1j], r"time has dtype complex128; use whole numbers"),
-        (np.array(["2020-01-01"], "M8[D]"), r"time has dtype datetime64\[D\]; use whole numbers"),
+        (
+            np.array(["2020-01-01"], "M8[D]"),
+            r"time has dtype datetime64\[D\]; use whole numbers",
+        ),
         (
             [2**63],
             r"time contains 9223372036854775808, which does not fit into a 64-bit integer; use smaller",
         ),
-        ([2.0**63], r"time contains 9.2\d+e\+18, which does not fit into a 64-bit integer"),
+        (
+            [2.0**63],
+            r"time contains 9.2\d+e\+18, which does not fit into a 64-bit integer",
+        ),
         ([-(2.0**64)], r"which does not fit into a 64-bit integer"),
     ],
 )
@@ -126,7 +138,10 @@ def test_whole_number_refuses(value):
         (np.ones((2, 2)), r"x has 2 rows for 3 nodes; pass one row per node"),
         (np.ones((3, 2), complex), r"x has dtype complex128; use numbers"),
         (np.full((3, 2), "a"), r"x has dtype <U1; use numbers"),
-        (np.zeros((3, 2), [("a", int)]), r"x has dtype \[\('a', '<i8'\)\]; use numbers"),
+        (
+            np.zeros((3, 2), [("a", int)]),
+            r"x has dtype \[\('a', '<i8'\)\]; use numbers",
+        ),
     ],
 )
 def test_features_refuse(value, sentence):
@@ -165,13 +180,21 @@ def test_types_of_features(dtype, expected):
 @pytest.mark.parametrize(
     ("value", "num_labels", "sentence"),
     [
-        ([0, 1], None, r"y has 2 entries for 3 nodes; pass one per node, -1 for unknown"),
+        (
+            [0, 1],
+            None,
+            r"y has 2 entries for 3 nodes; pass one per node, -1 for unknown",
+        ),
         (
             [0, -2, 1],
             None,
             r"y is -2 at node 1; use 0, 1, 2, ... for classes and -1 for unknown",
         ),
-        ([0, 1, 4], 3, r"y is 4 at node 2, but there are 3 classes; labels run from 0 to 2"),
+        (
+            [0, 1, 4],
+            3,
+            r"y is 4 at node 2, but there are 3 classes; labels run from 0 to 2",
+        ),
         (
             [0, 10**9, 4],
             None,
@@ -222,7 +245,10 @@ def test_node_times_refuse(value, sentence):
             [[0, 1, 5], [0, 1, 2]],
             r"edges refers to a missing node: edge 2 has source 5, but there are 3 such nodes \(0 to 2\); remove",
         ),
-        ([[0, 1, 0], [0, -1, -2]], r"edge 1 has target -1, but there are 4 such nodes \(0 to 3\)"),
+        (
+            [[0, 1, 0], [0, -1, -2]],
+            r"edge 1 has target -1, but there are 4 such nodes \(0 to 3\)",
+        ),
         ([[0, 0], [4, 9]], r"edge 0 has target 4"),
         ([[0.5], [0]], r"edges must be whole numbers, but position 0 is 0.5"),
         ([["a"], ["b"]], r"edges has dtype <U1; use whole numbers"),
@@ -251,7 +277,10 @@ def test_no_edges_are_fine():
     ("value", "sentence"),
     [
         ([1.0], r"weight has shape \(1,\) for 2 edges; pass one weight per edge"),
-        ([1.0, -0.5], r"weight is negative \(-0.5\) at edge 1; weights must be zero or more"),
+        (
+            [1.0, -0.5],
+            r"weight is negative \(-0.5\) at edge 1; weights must be zero or more",
+        ),
         ([1.0, np.nan], r"weight contains 1 NaN or infinite values \(the first in row 1\)"),
         (["a", "b"], r"weight has dtype <U1; use numbers"),
         ([1j, 1], r"weight has dtype complex128; use numbers"),

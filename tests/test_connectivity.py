@@ -81,15 +81,10 @@ def test_extension_is_the_papers(case, form):
     )
 
 
-def test_sparse_access_equals_the_dense_arrays(case, form):
+def test_label_mass_is_the_sum_over_the_dense_array(case, form):
     edge_index, label, time, options = case
     c = relative_connectivity(edge_index, label, time, **options, form=form)
-    extended, g = c.extended, c.g
-    for y in range(options["num_labels"]):
-        for i, t in enumerate(c.times):
-            assert_allclose(c.row(y, t), extended[y, i], atol=1e-15)
-        for z in range(options["num_labels"]):
-            assert_array_equal(c.pair(y, z), g[y, z])
+    extended = c.extended
     table = np.random.default_rng(1).random((len(c.times), len(c.times)))
     for omega in (table, weighting.pmp(c.times), weighting.mmp(c.times) ** 2):
         assert_allclose(c.label_mass(omega), np.einsum("ts,ytzs->ytz", omega, extended), atol=1e-13)
@@ -181,7 +176,7 @@ def test_extension_is_exact_where_assumption_3_is(exact):
     for y in range(2):
         for t in range(5):
             truth = np.array([[g[y, z, abs(s - t)] for s in range(5)] for z in range(2)])
-            assert_allclose(c.row(y, t), truth / truth.sum(), rtol=1e-12)
+            assert_allclose(c.extended[y, t], truth / truth.sum(), rtol=1e-12)
 
 
 def test_missing_labels_do_not_bend_g(exact):
@@ -202,7 +197,7 @@ def test_gaps_are_bridged_by_interpolation():
     c = relative_connectivity(edge_index, label, time, **options)
     assert_array_equal(c.deltas, [0, 1, 2, 3, 4, 5, 6])
     assert_array_equal(c.unobserved[0], [False, False, True, False, False, True, True])
-    assert_allclose(c.row(0, 6)[0], np.array([2, 2, 5, 8]) / 17)
+    assert_allclose(c.extended[0, 3, 0], np.array([2, 2, 5, 8]) / 17)
 
 
 def test_labels_at_or_after_the_cutoff_are_never_read(case, form):
@@ -272,18 +267,16 @@ def large():
 
 def test_many_labels_stay_sparse(large):
     assert large.pairs.known.nnz < 200_000
-    sums = [large.row(y, t).sum() for y in (0, 500, 999) for t in (0, 17, 18, 19)]
-    assert_allclose(sums, 1)
     mass = large.label_mass(np.ones((20, 20)))
     assert mass.shape == (1000, 20, 1000)
-    assert_allclose(mass[500, 19], large.row(500, 19).sum(1), atol=1e-14)
-    assert_allclose(large.pair(3, 4), large.g[3, 4])
+    assert_allclose(mass.sum(2), 1)
 
 
 @pytest.mark.parametrize("name", ["counted", "extended"])
 def test_dense_arrays_that_do_not_fit_are_refused(large, name):
     with pytest.raises(
-        InputError, match=rf"{name} would need 3,052 MiB for 1000 labels and 20 times.* use row\("
+        InputError,
+        match=rf"{name} would need 3,052 MiB for 1000 labels and 20 times.* bin the times",
     ):
         getattr(large, name)
 
@@ -326,13 +319,5 @@ def test_questions_about_what_is_not_there_are_refused():
     edge_index, label, time, options = graph([0, 1, 2], 2)
     c = relative_connectivity(edge_index, label, time, **options)
     assert repr(c).startswith("RelativeConnectivity(3 labels, 3 times of which 2 known")
-    with pytest.raises(
-        InputError, match="time=7 is not a time of this graph; its times are 0, 1, 2"
-    ):
-        c.row(0, 7)
-    with pytest.raises(InputError, match="label=3 is not a label; labels run from 0 to 2"):
-        c.row(3, 0)
-    with pytest.raises(InputError, match="neighbour=-1 is not a label"):
-        c.pair(0, -1)
     with pytest.raises(InputError, match=r"shape \(2, 2\); use finite weights \[3, 3\]"):
         c.label_mass(np.ones((2, 2)))

@@ -9,7 +9,6 @@ import torch
 
 import impact_gnn as ig
 import impact_gnn.estimators.pipeline
-from impact_gnn.estimators.pipeline import _is_more_accurate
 from impact_gnn.nn import (
     GCN,
     SIGN,
@@ -20,11 +19,11 @@ from impact_gnn.nn import (
     fit,
     split_rows,
 )
-from reproduction.competing.curriculum import PACES, Curriculum
+from reproduction.competing.curriculum import PACES, Curriculum, with_curriculum
 
 CUTOFF, LABELS = 4, 3
 LESSONS = Curriculum(start=0.4, warm_up=2, epochs=4)
-CPU = Training(epochs=9, device="cpu", lr=0.05, row_schedule=LESSONS)
+CPU = with_curriculum(Training(epochs=9, device="cpu", lr=0.05), LESSONS)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +119,7 @@ def test_shares_are_all_in_the_warm_up_and_grow_from_the_start_to_all_rows():
 @pytest.mark.parametrize("pace", PACES)
 def test_rows_learned_from_grow_to_all_in_every_class(view, pace):
     split = split_rows(view)
-    steps = watched(view, replace(CPU, row_schedule=replace(LESSONS, pace=pace)), split)
+    steps = watched(view, with_curriculum(CPU, replace(LESSONS, pace=pace)), split)
     assert [len(rows) for rows, _ in steps[:2]] == [len(split.train)] * 2
     assert len(steps[2][0]) < len(split.train)
     sizes = np.bincount(view.y[split.train])
@@ -189,14 +188,15 @@ def test_refit_ends_with_all_rows(view):
 
 
 def test_a_curriculum_longer_than_the_training_keeps_its_last_epoch(view):
-    training = replace(CPU, epochs=3, row_schedule=Curriculum(epochs=50))
+    training = with_curriculum(replace(CPU, epochs=3), Curriculum(epochs=50))
     assert fit(build, HopTask([view.x]), view.y, split_rows(view), training).best_epoch == 3
 
 
 def test_start_of_one_is_no_curriculum(view):
+    without = Training(epochs=9, device="cpu", lr=0.05)
     a, b = (
-        fit(build, HopTask([view.x]), view.y, split_rows(view), replace(CPU, row_schedule=lessons))
-        for lessons in (Curriculum(start=1.0), None)
+        fit(build, HopTask([view.x]), view.y, split_rows(view), training)
+        for training in (with_curriculum(without, Curriculum(start=1.0)), without)
     )
     assert same(a, b)
     assert not same(a, fit(build, HopTask([view.x]), view.y, split_rows(view), CPU))
@@ -265,51 +265,3 @@ def test_rows_of_a_graph_are_ranked_without_their_own_label(view):
     assert all((labels == -1).all() for _, labels in received)
     for a, b in zip(received[::2], received[1::2], strict=True):
         np.testing.assert_array_equal(np.sort(np.concatenate([a[0], b[0]])), split.train)
-
-
-@pytest.mark.parametrize("pays", [False, True])
-def test_a_pipeline_retains_a_curriculum_only_where_it_is_more_accurate(graph, monkeypatch, pays):
-    """Otherwise its predictions equal those of the pipeline without one, to the bit."""
-    asked = []
-
-    def judged(ours, theirs, label, rows):
-        asked.append(
-            (len(ours.head.options.training), len(theirs.head.options.training), rows, label[rows])
-        )
-        return pays
-
-    monkeypatch.setattr(impact_gnn.estimators.pipeline, "_is_more_accurate", judged)
-    options = {"cutoff": CUTOFF, "hidden": 8, "epochs": 40, "device": "cpu"}
-    with_it, without = (
-        ig.Pipeline("sign", method, **options).fit(graph) for method in ("curriculum", "plain")
-    )
-    ((ours, theirs, rows, label),) = asked
-    assert (ours, theirs) == (1, 0)
-    assert len(rows) > 1
-    assert (label >= 0).all()
-    assert bool(with_it.fitted.head.options.training) is pays
-    assert np.array_equal(with_it.predict_proba(graph), without.predict_proba(graph)) is not pays
-
-
-def test_is_more_accurate_means_by_more_than_a_standard_error():
-    class FixedHead:
-        def __init__(self, hits):
-            self.hits = hits
-
-        def predict_proba(self, rows):
-            return np.where(np.array(self.hits)[rows, None], [[0.2, 0.8]], [[0.8, 0.2]])
-
-    label, rows = np.ones(100, int), np.arange(100)
-    base = FixedHead([True] * 50 + [False] * 50)
-    for won, lost, better in (
-        (0, 0, False),
-        (5, 4, False),
-        (9, 3, True),
-        (20, 0, True),
-        (0, 20, False),
-    ):
-        other = FixedHead([False] * lost + [True] * (50 - lost + won) + [False] * (50 - won))
-        assert _is_more_accurate(other, base, label, rows) is better
-    assert not _is_more_accurate(
-        FixedHead([True]), FixedHead([False]), np.ones(1, int), np.arange(1)
-    )

@@ -19,7 +19,6 @@ from impact_gnn.diagnostics import view as views
 from impact_gnn.diagnostics.assumption import NOT_TESTABLE, judge, listed
 from impact_gnn.diagnostics.connectivity_models import MODELS, Layout, PairCounts, Share, fit_models
 from impact_gnn.diagnostics.feature_drift import Cells, feature_drift
-from impact_gnn.diagnostics.feature_map import map_features
 from impact_gnn.diagnostics.label_mix import label_mix
 from impact_gnn.diagnostics.view import View
 from impact_gnn.graph import TemporalGraph
@@ -77,12 +76,10 @@ def test_drifting_class_proportions_are_detected(graph):
     rng = np.random.default_rng(0)
     later = graph.time / 9
     y = np.where(rng.random(graph.num_nodes) < 0.7 * later, 0, graph.y)
-    result = label_mix(View.of(rebuilt(graph, y=y).masked(CUTOFF)))
-    assert result.status == "violated"
-    assert result.statistic == pytest.approx(_true_distance(later), abs=0.06)
-    assert result.interval[0] < result.statistic < result.interval[1]
-    assert result.independence.p < 1e-6
-    assert result.independence.cramers_v > 0.1
+    found = label_mix(View.of(rebuilt(graph, y=y).masked(CUTOFF)))
+    assert found.status == "violated"
+    assert found.statistic == pytest.approx(_true_distance(later), abs=0.06)
+    assert found.interval[0] < found.statistic < found.interval[1]
 
 
 def _true_distance(later):
@@ -105,14 +102,7 @@ def test_feature_drift_is_detected_and_measured(graph):
     ).all()  # the longer the past, the farther away
 
 
-def test_drift_across_the_classes_is_separated_from_drift_along_them(graph):
-    # independent of the classes
-    extra = np.random.default_rng(0).normal(size=(graph.num_nodes, 1)) + graph.time[:, None]
-    result = feature_drift(View.of(rebuilt(graph, x=np.hstack([graph.x, extra])).masked(CUTOFF)))
-    assert result.along_classes < 0.5 * result.statistic
-
-
-def test_neighbours_that_depend_on_the_direction_of_time_are_detected():
+def test_neighbours_that_depend_on_the_direction_of_time_are_seen():
     graph = sound(seed=5, same=0.24, different=0.6)
     source, target = graph.edge_index
     # A label meets higher labels in its future and lower ones in its past, which no g(y, ỹ, |Δ|)
@@ -291,26 +281,6 @@ def test_centring_removes_the_shift_of_means(diagnosis):
     assert methods["center"].overall <= methods["plain"].overall
 
 
-def test_risk_of_the_last_labelled_period_stays_below_its_bound(graph, diagnosis):
-    risk = diagnosis.shift.risk
-    assert risk.gap <= risk.bound
-    assert f"risk gap on the last labelled period {risk.gap:.3f}, bound {risk.bound:.3f}" in str(
-        diagnosis
-    )
-    assert "(holds)" in str(diagnosis)
-    hidden = graph.with_labels(np.where(graph.time >= CUTOFF, 0, graph.y))
-    assert diagnose(hidden, CUTOFF).shift.risk == risk
-    alone = graph.with_labels(np.where(graph.time == CUTOFF - 1, graph.y, -1))
-    assert diagnose(alone, CUTOFF).shift.risk is None
-
-
-def test_measured_class_distances_stay_below_the_bounds(diagnosis):
-    for measured in diagnosis.shift.methods.values():
-        theory = measured.classes
-        assert theory.measured <= theory.mean_gap + theory.equal_means + 1e-9
-        assert theory.equal_means <= theory.theorem_4_3 <= theory.trivial
-
-
 def test_large_graphs_are_looked_at_in_blocks_and_samples(graph, diagnosis, monkeypatch):
     monkeypatch.setattr(views, "BLOCK", 1000)
     assert diagnose(graph, CUTOFF) == diagnosis
@@ -403,9 +373,9 @@ def test_arrays_are_stored_with_six_digits_and_none_for_the_unknown():
 
 
 def test_progress_reaches_the_end(graph):
-    events = []
-    diagnose(graph, CUTOFF, progress=lambda *event: events.append(event[:3]))
-    assert events == [("diagnosis", k, 6) for k in range(1, 7)]
+    seen = []
+    diagnose(graph, CUTOFF, progress=lambda *event: seen.append(event[:3]))
+    assert seen == [("diagnosis", k, 5) for k in range(1, 6)]
 
 
 # -- thin graphs
@@ -427,12 +397,11 @@ def test_loops_only(graph):
 
 
 def test_no_features(graph):
-    result = diagnose(rebuilt(graph, x=None), CUTOFF)
-    assert result.feature_drift.status == "not testable"
-    assert result.feature_map is None
-    assert result.shift is None
-    assert result.separability.status == "holds"
-    assert "plain" in ranked(result, rebuilt(graph, x=None))
+    found = diagnose(rebuilt(graph, x=None), CUTOFF)
+    assert found.feature_drift.status == "not testable"
+    assert found.shift is None
+    assert found.separability.status == "holds"
+    assert "plain" in ranked(found, rebuilt(graph, x=None))
 
 
 @pytest.mark.parametrize("labelled", [(7,), (3, 7)])
@@ -478,13 +447,6 @@ def test_a_graph_of_one_period_is_refused(graph):
         diagnose(rebuilt(graph, time=np.zeros(graph.num_nodes, int)), 1)
 
 
-def test_an_unknown_feature_map_is_refused(graph):
-    with pytest.raises(
-        InputError, match="feature_map='umap' is not valid; choose one of 'pca', 'tsne'"
-    ):
-        diagnose(graph, CUTOFF, feature_map="umap")
-
-
 # -- several types
 
 
@@ -524,26 +486,6 @@ def test_without_own_relations_connectivity_is_not_testable(graph):
     assert {method for method in methods if "mp" in method} == set(THROUGH)
     assert "snapshot" in methods  # papers of one author come and go
     assert not any("ends" in method for method in ranked(result, graph))
-
-
-# -- map
-
-
-def test_the_map_shows_nodes_and_means_of_classes(graph, diagnosis):
-    feature_map = diagnosis.feature_map
-    assert np.shape(feature_map.nodes.place) == (1500, 2)
-    assert np.shape(feature_map.means.place) == (4 * CUTOFF, 2)
-    hidden = np.array(feature_map.nodes.time) >= CUTOFF
-    assert (np.array(feature_map.nodes.label)[hidden] == -1).all()
-    assert 0 < feature_map.explained[1] <= feature_map.explained[0] < 1
-
-
-def test_tsne_is_an_option():
-    feature_map = map_features(
-        View.of(sound(num_nodes=200, mean_degree=5).masked(CUTOFF)), projection="tsne", sample=40
-    )
-    assert feature_map.projection == "tsne"
-    assert np.isfinite(feature_map.nodes.place).all()
 
 
 # -- advice

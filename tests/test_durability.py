@@ -368,7 +368,6 @@ def test_a_directory_has_one_writer(graph, tmp_path):
     commands = [
         ["convert", tmp_path / "g", "--out", tmp_path / "out"],
         ["generate", "--out", tmp_path / "out", "--nodes", "100"],
-        ["generate", "--out", tmp_path / "out", "--preset", "mag", "--scale", "0.0001"],
     ]
     for words in commands:
         with (

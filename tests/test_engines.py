@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.data.hetero_tsbm import hetero_tsbm
 from impact_gnn.engines import Dask, Disk, Memory, Operator, choose
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.hop import Hop
@@ -19,6 +18,7 @@ from impact_gnn.graph import TemporalGraph, build_csr
 from impact_gnn.methods import Kind, Method, names
 from impact_gnn.weighting import METHODS as WEIGHTINGS
 from places import quick_directory
+from reproduction.hetero_tsbm import hetero_tsbm
 
 NODES, WIDTH = 200, 21
 ALIGNMENTS = names(Kind.ALIGNMENT)

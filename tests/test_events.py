@@ -180,7 +180,7 @@ def test_frames_of_events_need_no_edges():
     assert apart.label_names == ("no", "yes")
     with pytest.raises(InputError, match="has no column 'nobody'"):
         ig.from_tables(table, entities={"host": ["nobody"]}, quiet=True)
-    with pytest.raises(InputError, match="was recognised; give edges"):
+    with pytest.raises(InputError, match="was recognised; pass edges"):
         ig.from_tables(table[["date", "attendance"]], quiet=True)
     with pytest.raises(InputError, match="leave out edges"):
         ig.from_tables(table, {"source": [0], "target": [1]}, entities=entities, quiet=True)

@@ -23,11 +23,17 @@ from impact_gnn.graph import TemporalGraph
             r"x has shape \(6,\); expected one row per node and one column per feature",
         ),
         ({"x": np.ones((5, 2))}, r"x has 5 rows for 6 nodes; pass one row per node"),
-        ({"y": [0, 1]}, r"y has 2 entries for 6 nodes; pass one per node, -1 for unknown"),
+        (
+            {"y": [0, 1]},
+            r"y has 2 entries for 6 nodes; pass one per node, -1 for unknown",
+        ),
         ({"time": np.zeros((6, 2))}, r"time has shape \(6, 2\); expected 1 dimension"),
         ({"time": 3}, r"time is a single value; pass one entry per node"),
         ({"time": None}, r"time is missing; pass one whole number per node"),
-        ({"time": None, "x": None, "y": None}, r"time is missing; pass one whole number per node"),
+        (
+            {"time": None, "x": None, "y": None},
+            r"time is missing; pass one whole number per node",
+        ),
         (
             {"time": [1, 1, 2, 2, 4, np.nan]},
             r"time is missing \(NaN\) at 1 of 6 positions, first at 5; fill",
@@ -37,7 +43,10 @@ from impact_gnn.graph import TemporalGraph
             r"time must be whole numbers, but position 5 is 4.5; bin or round",
         ),
         ({"time": list("abcdef")}, r"time has dtype <U1; use whole numbers"),
-        ({"time": np.array([1] * 6, object)}, r"time is an array of Python objects; convert it"),
+        (
+            {"time": np.array([1] * 6, object)},
+            r"time is an array of Python objects; convert it",
+        ),
         (
             {"time": np.array([2**63] * 6, np.uint64)},
             r"time contains 9223372036854775808, which does not fit",
@@ -86,13 +95,22 @@ from impact_gnn.graph import TemporalGraph
         ({"ids": [1, 2]}, r"ids has shape \(2,\) for 6 nodes; pass one id per node"),
         ({"num_labels": 2.5}, r"num_labels=2.5 is not a whole number"),
         ({"num_labels": -1, "y": None}, r"num_labels=-1 is out of range"),
-        ({"label_names": ["a"]}, r"y contains 2, but there are 1 classes; labels run from 0 to 0"),
+        (
+            {"label_names": ["a"]},
+            r"y contains 2, but there are 1 classes; labels run from 0 to 0",
+        ),
         (
             {"label_names": ["a", "b", "c"], "num_labels": 4},
             r"label_names has 3 names for 4 classes; pass one",
         ),
-        ({"label_names": "abc"}, r"label_names is a str; pass a list with one name per class"),
-        ({"label_names": 7}, r"label_names is a int; pass a list with one name per class"),
+        (
+            {"label_names": "abc"},
+            r"label_names is a str; pass a list with one name per class",
+        ),
+        (
+            {"label_names": 7},
+            r"label_names is a int; pass a list with one name per class",
+        ),
         (
             {"x": None, "y": None, "time": [], "edge_index": np.zeros((2, 0), int)},
             r"the graph has no nodes; pass at least one",
@@ -161,7 +179,10 @@ PAPER = {"time": [1, 2, 3]}
             {"edges": {WRITES: [[2], [0]]}},
             r"author-writes-paper refers to a missing node: edge 0 has source 2, .* 2",
         ),
-        ({"edges": {WRITES: ([[0], [0]], [-1.0])}}, r"weight of author-writes-paper is negative"),
+        (
+            {"edges": {WRITES: ([[0], [0]], [-1.0])}},
+            r"weight of author-writes-paper is negative",
+        ),
         ({"num_labels": 1}, r"paper.y is 1 at node 1, but there are 1 classes"),
     ],
 )

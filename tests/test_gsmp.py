@@ -15,6 +15,7 @@ from impact_gnn.engines import Memory
 from impact_gnn.estimators import Method
 from impact_gnn.nn import Propagation
 from impact_gnn.weighting import FirstHop
+from reproduction.hetero_tsbm import hetero_tsbm
 
 
 def drawn(seed, weighted=False, nodes=25, edges=140):
@@ -121,7 +122,7 @@ def test_between_types_the_time_of_the_source_is_enough():
 
 
 def test_stamp_is_for_the_first_relation_of_a_path():
-    graph = ig.hetero_tsbm(
+    graph = hetero_tsbm(
         num_papers=60,
         num_authors=20,
         num_fields=8,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.data.hetero_tsbm import (
+from reproduction.hetero_tsbm import (
     AFFILIATED,
     CITES,
     MAG,
@@ -224,34 +224,3 @@ def test_refusals():
         hetero_tsbm(start=0.5)
     with pytest.raises(ig.InputError, match="factor=0 is not a positive number"):
         scaled(MAG, 0)
-
-
-def test_the_command_writes_the_preset(tmp_path):
-    from typer.testing import CliRunner
-
-    from impact_gnn.cli import app
-
-    done = CliRunner().invoke(
-        app,
-        [
-            "generate",
-            "--preset",
-            "mag",
-            "--scale",
-            "0.05",
-            "--seed",
-            "3",
-            "--out",
-            str(tmp_path / "g"),
-        ],
-    )
-    assert done.exit_code == 0, done.output
-    graph = ig.load(tmp_path / "g")
-    assert np.array_equal(
-        graph.relations[CITES].edge_index,
-        hetero_tsbm(**scaled(MAG, 0.05), seed=3).relations[CITES].edge_index,
-    )
-    refused = CliRunner().invoke(
-        app, ["generate", "--preset", "dblp", "--out", str(tmp_path / "h")]
-    )
-    assert refused.exit_code == 2

@@ -11,6 +11,7 @@ import impact_gnn as ig
 from impact_gnn._codec import encode
 from impact_gnn.audit import scrambled
 from impact_gnn.estimators import MODELS, Pipeline, reads_graph
+from reproduction.hetero_tsbm import hetero_tsbm
 from test_cli import here
 
 CUTOFF = 6
@@ -25,7 +26,7 @@ def graph_of(kind):
     Class 2 occurs in the last labelled period only, after the cutoff of every fold but the last.
     """
     if kind == "hetero":
-        g = ig.hetero_tsbm(
+        g = hetero_tsbm(
             num_papers=320, num_authors=120, num_fields=20, num_institutions=6, **LINKS, **SIZES
         )
     else:

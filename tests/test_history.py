@@ -322,7 +322,7 @@ def test_exact_times_and_delays_are_saved(tmp_path):
     [
         ({"timestamp": np.zeros(3)}, r"match.timestamp has shape \(3,\) for 90 nodes"),
         ({"timestamp": np.full(90, np.nan)}, "match.timestamp is not finite at node 0"),
-        ({"timestamp": -np.arange(90.0)}, "give timestamps in the order of the times"),
+        ({"timestamp": -np.arange(90.0)}, "pass timestamps in the order of the times"),
         ({"label_delay": -1}, "label_delay=-1 must be a number of 0 or more"),
     ],
 )

@@ -155,7 +155,7 @@ def test_the_number_of_jobs(graph):
 
 @pytest.mark.parametrize("jobs", [0, -1, "many", 1.5, True])
 def test_refused_numbers_of_jobs(graph, jobs):
-    with pytest.raises(InputError, match=r"jobs=.* give a whole number of at least 1, or 'auto'"):
+    with pytest.raises(InputError, match=r"jobs=.* use a whole number of at least 1, or 'auto'"):
         search(graph, jobs=jobs, candidates=["labels"])
 
 

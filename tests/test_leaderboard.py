@@ -11,6 +11,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.statistics import Estimate
 from reproduction import __main__ as cli
 from reproduction import data, leaderboard, rivals
+from reproduction.hetero_tsbm import hetero_tsbm
 from reproduction.results import Record
 from reproduction.runner import one_thread
 
@@ -30,7 +31,7 @@ def one_type(seed=0):
 
 
 def several_types():
-    return ig.hetero_tsbm(
+    return hetero_tsbm(
         num_papers=150,
         num_authors=60,
         num_fields=20,

@@ -13,10 +13,8 @@ from impact_gnn.nn import (
     GCN,
     SIGN,
     CrossEntropy,
-    Distillation,
     GraphTask,
     HopTask,
-    LogCrossEntropy,
     Propagation,
     Reliable,
     Schedule,
@@ -29,6 +27,8 @@ from impact_gnn.nn import (
 from impact_gnn.nn.loss import OPTIMIZERS, Step
 from impact_gnn.nn.stages import sharpened
 from reproduction.competing import Consistency
+from reproduction.hetero_tsbm import hetero_tsbm
+from reproduction.losses import Distillation, LogCrossEntropy
 
 CUTOFF, LABELS = 4, 3
 CPU = Training(epochs=6, device="cpu", lr=0.05)
@@ -300,7 +300,7 @@ def graphs():
     plain = ig.tsbm(
         num_nodes=400, num_times=6, num_labels=LABELS, num_features=4, feature_std=1.0, seed=3
     )
-    papers = ig.hetero_tsbm(
+    papers = hetero_tsbm(
         num_papers=300, num_authors=100, num_times=6, num_labels=LABELS, num_features=4, seed=0
     )
     return {"sign": plain, "sehgnn": papers, "trees": plain, "gcn": plain}

@@ -13,7 +13,6 @@ from graphs import Counting
 from impact_gnn import weighting as weights
 from impact_gnn.engines import Disk
 from impact_gnn.propagation.metapaths import (
-    MAX_GROWTH,
     factors,
     metapath_hops,
     metapath_label_hops,
@@ -286,7 +285,7 @@ def test_disk_gives_the_same_bits(mode, tmp_path):
     rank=st.integers(1, 4),
     kind=st.integers(0, 2),
 )
-def test_factors_give_the_table_back_without_large_terms(seed, size, rank, kind):
+def test_factors_give_the_table_back_without_cancellation(seed, size, rank, kind):
     rng = np.random.default_rng(seed)
     table = (
         rng.integers(0, 3, (size, size)).astype(float) if kind == 0 else rng.random((size, size))
@@ -295,7 +294,7 @@ def test_factors_give_the_table_back_without_large_terms(seed, size, rank, kind)
         table = rng.random((size, rank)) @ rng.random((rank, size))
     left, right = factors(table)
     np.testing.assert_allclose(left @ right, table, atol=1e-12 * max(table.max(), 1))
-    assert (np.abs(left) @ np.abs(right) <= MAX_GROWTH * table + 1e-12).all()
+    assert min(left.min(), right.min()) >= 0
     assert len(right) <= size
 
 

@@ -99,12 +99,6 @@ def test_a_part_from_outside_changes_predictions_and_is_saved(graph, registered,
     np.testing.assert_array_equal(loaded.predict_proba(graph), probabilities)
 
 
-def test_a_part_that_must_improve_is_dropped_where_it_does_not(graph, registered):
-    registered(kind=Kind.TRAINING, label_weight=first_period_only, must_improve=True)
-    baseline, mine = (ig.Pipeline(method=name, **OPTIONS).fit(graph) for name in ("plain", "mine"))
-    assert baseline.fitted.rounds == mine.fitted.rounds
-
-
 def test_the_search_tries_a_part_that_has_a_rank(graph, registered):
     from impact_gnn.backtesting.candidates import neighbours_of
     from impact_gnn.estimators import Candidate

@@ -65,9 +65,6 @@ DECOUPLED = {
     "sgc-mlp": lambda labels: SGC(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "sign": lambda labels: SIGN(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "gamlp-recursive": lambda labels: GAMLP(WIDTHS, LABELS, hidden=6, label_channels=labels),
-    "gamlp-jk": lambda labels: GAMLP(
-        WIDTHS, LABELS, hidden=6, attention="jk", label_channels=labels
-    ),
     "gamlp-original": lambda labels: GAMLP(
         WIDTHS,
         LABELS,
@@ -142,7 +139,7 @@ def test_residual_mlp_is_its_formula(layers):
     torch.testing.assert_close(model(x), model.last(hidden))
 
 
-@pytest.mark.parametrize("name", ["sign", "gamlp-recursive", "gamlp-jk"])
+@pytest.mark.parametrize("name", ["sign", "gamlp-recursive"])
 def test_every_hop_counts(name):
     model = build_model(DECOUPLED[name], ()).eval()
     hops = [torch.randn(9, width) for width in WIDTHS]
@@ -158,18 +155,10 @@ def test_sgc_reads_the_last_hop_only():
 
 
 def test_gamlp_attention_is_a_mean_of_hops():
-    """Hops that are all alike after their encoders come out unchanged, for any scores."""
-    for kind in ("recursive", "jk"):
-        attend = GAMLP([4, 4, 4], 2, hidden=5, attention=kind).attend
-        same = torch.randn(6, 5)
-        torch.testing.assert_close(attend([same, same, same]), same)
-
-
-def test_unknown_attention_is_refused():
-    with pytest.raises(
-        ig.InputError, match="attention='mean' is not valid; choose one of 'recursive', 'jk'"
-    ):
-        GAMLP([4], 2, attention="mean")
+    """Hops that are all alike after their encoders come out unchanged, whatever the scores."""
+    attend = GAMLP([4, 4, 4], 2, hidden=5).attend
+    same = torch.randn(6, 5)
+    torch.testing.assert_close(attend([same, same, same]), same)
 
 
 # -- the sparse product

@@ -267,10 +267,10 @@ def test_inputs_of_before_serve_some_nodes():
 @pytest.mark.parametrize(
     ("nodes", "sentence"),
     [
-        ([299, 300], "^there is no node with the id '300'; ids of 300 nodes are such as 0, 1, 2"),
-        (["299", "x"], "^there is no node with the id 'x'"),
-        ([], "^no node is named; give at least one id"),
-        ([299, 0], "^node 0 is of 0, but nodes from 4 on are predicted; name those alone"),
+        ([299, 300], "^no node has the id '300'; the 300 ids look like 0, 1, 2"),
+        (["299", "x"], "^no node has the id 'x'"),
+        ([], "^no node ids were passed; pass at least one"),
+        ([299, 0], "^node 0 is in period 0, but nodes from 4 on are predicted; pass only those"),
     ],
 )
 def test_nodes_that_cannot_be_predicted(nodes, sentence):
@@ -287,5 +287,5 @@ def test_positions_of_ids(ids):
         names = graph.ids[wanted]
         np.testing.assert_array_equal(positions_of(graph, names), wanted)
         np.testing.assert_array_equal(positions_of(graph, [str(name) for name in names]), wanted)
-    with pytest.raises(ig.InputError, match=r"there is no node with the id '1\.5'"):
+    with pytest.raises(ig.InputError, match=r"no node has the id '1\.5'"):
         positions_of(graph, [1.5])

@@ -6,14 +6,12 @@ import zipfile
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import impact_gnn as ig
 from impact_gnn.checks import InputError
-from impact_gnn.cli import app
-from impact_gnn.data import archive, ogb
-from impact_gnn.data.ogb import load_ogb
 from impact_gnn.engines import Disk
+from reproduction import ogb
+from reproduction.ogb import load_ogb
 
 N, E = 12, 30
 YEAR = np.repeat([2016, 2017, 2018, 2019], 3)
@@ -197,28 +195,28 @@ def test_papers_through_the_disk_engine(tmp_path, save):
 def test_a_large_compressed_array_is_unpacked_once(tmp_path):
     values = np.arange(10.0)
     np.savez_compressed(tmp_path / "a.npz", v=values)
-    assert not is_mapped(archive.mapped(tmp_path / "a.npz", "v"))
-    assert is_mapped(archive.mapped(tmp_path / "a.npz", "v", small=0))
+    assert not is_mapped(ogb.mapped(tmp_path / "a.npz", "v"))
+    assert is_mapped(ogb.mapped(tmp_path / "a.npz", "v", small=0))
     before = [(file.name, file.stat().st_mtime_ns) for file in tmp_path.iterdir()]
-    assert np.array_equal(archive.mapped(tmp_path / "a.npz", "v", small=0), values)
+    assert np.array_equal(ogb.mapped(tmp_path / "a.npz", "v", small=0), values)
     assert [(file.name, file.stat().st_mtime_ns) for file in tmp_path.iterdir()] == before
     np.savez_compressed(tmp_path / "a.npz", v=-values)
-    assert np.array_equal(archive.mapped(tmp_path / "a.npz", "v", small=0), -values)
+    assert np.array_equal(ogb.mapped(tmp_path / "a.npz", "v", small=0), -values)
 
 
 def test_arrays_in_column_order_and_without_elements(tmp_path):
     values = {"f": np.asfortranarray(np.arange(6.0).reshape(2, 3)), "none": np.empty((0, 4))}
     np.savez(tmp_path / "a.npz", **values)
     for name, value in values.items():
-        assert np.array_equal(archive.mapped(tmp_path / "a.npz", name), value)
+        assert np.array_equal(ogb.mapped(tmp_path / "a.npz", name), value)
 
 
 def test_objects_in_an_archive_are_never_loaded(tmp_path):
     np.savez(tmp_path / "a.npz", v=np.array([{}], dtype=object))
     with pytest.raises(InputError, match="contains Python objects"):
-        archive.mapped(tmp_path / "a.npz", "v")
+        ogb.mapped(tmp_path / "a.npz", "v")
     with pytest.raises(InputError, match="has no array w; it has v"):
-        archive.mapped(tmp_path / "a.npz", "w")
+        ogb.mapped(tmp_path / "a.npz", "w")
 
 
 def test_blocks_of_text_are_put_together(tmp_path):
@@ -298,30 +296,3 @@ def test_a_truncated_archive(tmp_path):
     file.write_bytes(file.read_bytes()[:400])
     with pytest.raises(InputError, match=r"data.npz cannot be read"):
         load_ogb("ogbn-papers100M", tmp_path)
-
-
-def test_convert(tmp_path):
-    arxiv(tmp_path)
-    run = CliRunner()
-    done = run.invoke(
-        app,
-        [
-            "convert",
-            "--ogb",
-            "ogbn-arxiv",
-            "--root",
-            str(tmp_path),
-            "--out",
-            str(tmp_path / "saved"),
-        ],
-    )
-    assert "labels are known before 2019; use --cutoff 2019" in done.output
-    assert np.array_equal(ig.load(tmp_path / "saved").y, load_ogb("ogbn-arxiv", tmp_path).graph.y)
-    for wrong in (
-        [],
-        ["--ogb", "ogbn-arxiv"],
-        ["graph", "--ogb", "ogbn-arxiv", "--root", str(tmp_path)],
-    ):
-        refused = run.invoke(app, ["convert", *wrong, "--out", str(tmp_path / "other")])
-        assert refused.exit_code == 2
-        assert "nothing to convert" in refused.output

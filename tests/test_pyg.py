@@ -8,6 +8,7 @@ from torch_geometric.data import Data, HeteroData
 
 import impact_gnn as ig
 from impact_gnn.estimators import Calibration
+from reproduction.hetero_tsbm import hetero_tsbm
 
 
 def homogeneous():
@@ -128,7 +129,7 @@ def test_hetero_refusals():
 @pytest.mark.parametrize("kind", ["Data", "HeteroData", "a class of the user's own"])
 def test_whatever_takes_a_graph_takes_pyg(kind):
     if kind == "HeteroData":
-        graph = ig.hetero_tsbm(
+        graph = hetero_tsbm(
             60,
             20,
             5,

@@ -18,6 +18,7 @@ from impact_gnn.estimators import Method
 from impact_gnn.nn import GCN, Propagation
 from reproduction import __main__ as cli
 from reproduction import data, networks, published, revgat_operator, risk, table1, table4
+from reproduction.hetero_tsbm import hetero_tsbm
 from reproduction.methods import FIGURES
 from reproduction.recipes import Decoupled, Linear, Staged, standardized
 from reproduction.results import Record, Table, difference, packed
@@ -459,7 +460,7 @@ def test_a_damaged_file_is_named(tmp_path):
 
 
 def papers(seed=0):
-    return ig.hetero_tsbm(
+    return hetero_tsbm(
         300,
         200,
         20,

@@ -16,8 +16,8 @@ from impact_gnn.nn.hetero import GroupEncoder, SemanticFusion
 WIDTHS, LABELS = (5, 5, 8), 3
 BUILD = {
     "sehgnn": lambda labels: SeHGNN(WIDTHS, LABELS, hidden=8, label_channels=labels, dropout=0.1),
-    "sehgnn-heads": lambda labels: SeHGNN(
-        WIDTHS, LABELS, hidden=8, label_channels=labels, heads=2, num_layers=1, residual=False
+    "sehgnn-one-layer": lambda labels: SeHGNN(
+        WIDTHS, LABELS, hidden=8, label_channels=labels, num_layers=1
     ),
     "sehgnn-batch": lambda labels: SeHGNN(
         WIDTHS,
@@ -94,24 +94,18 @@ def test_every_metapath_counts_and_every_parameter_learns(name):
     assert {n for n, _ in model.named_parameters()} - learning <= {"fuse.key.bias"}
 
 
-@pytest.mark.parametrize("heads", [1, 2])
-def test_fusion_is_the_formula(heads):
+def test_fusion_is_the_formula():
     torch.manual_seed(0)
-    fuse, encoded = SemanticFusion(8, heads=heads), torch.randn(6, 4, 8)
+    fuse, encoded = SemanticFusion(8), torch.randn(6, 4, 8)
     torch.testing.assert_close(fuse(encoded), encoded)  # γ is zero at first
     torch.nn.init.constant_(fuse.gamma, 0.7)
     query, key, value = fuse.query(encoded), fuse.key(encoded), fuse.value(encoded)
     expected = encoded.clone()
     for v in range(6):
         for i in range(4):
-            for part in range(heads):
-                small, large = (
-                    slice(part * w // heads, (part + 1) * w // heads) for w in (query.shape[-1], 8)
-                )
-                scores = torch.stack([query[v, i, small] @ key[v, j, small] for j in range(4)])
-                scores = leaky_relu(scores / query[v, i, small].numel() ** 0.5, 0.2)
-                share = torch.softmax(scores, 0)
-                expected[v, i, large] += 0.7 * (share[:, None] * value[v, :, large]).sum(0)
+            scores = torch.stack([query[v, i] @ key[v, j] for j in range(4)])
+            share = torch.softmax(leaky_relu(scores / query[v, i].numel() ** 0.5, 0.2), 0)
+            expected[v, i] += 0.7 * (share[:, None] * value[v]).sum(0)
     torch.testing.assert_close(fuse(encoded), expected)
 
 
@@ -186,8 +180,6 @@ def test_groups_and_heads_are_checked():
         RpHGNN(WIDTHS, LABELS, groups=[[0, 1, 2], []])
     with pytest.raises(ig.InputError, match="expects 3 matrices, but got 2"):
         build_model("rphgnn")(inputs()[0][:2])
-    with pytest.raises(ig.InputError, match="8 columns cannot be divided among 3 heads"):
-        SeHGNN(WIDTHS, LABELS, hidden=8, heads=3)
     with pytest.raises(
         ig.InputError, match="norm='group' is not valid; choose one of 'batch', 'layer', 'none'"
     ):

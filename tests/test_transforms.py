@@ -26,7 +26,7 @@ TRANSFORMS = [
     PMP(deliver="duplicate"),
     PMP(deliver="attention"),
     GenPMP(),
-    GenPMP(basis="edges", cap=1.5),
+    GenPMP(cap=1.5),
     GenPMP(deliver="attention"),
     ChronologicalSplit(2018, valid=2),
 ]
@@ -105,25 +105,21 @@ def test_weights_follow_the_definition(method, make):
     assert weighted.edge_index is data.edge_index
 
 
-@pytest.mark.parametrize("basis", ["nodes", "edges"])
-def test_genpmp_follows_the_definition(basis):
+def test_genpmp_follows_the_definition():
     data = graph()
     time, (source, target) = data.time.tolist(), data.edge_index.tolist()
 
     def share(t, delta):
-        if basis == "nodes":
-            gaps = [abs(s - t) for s in time]
-        else:
-            gaps = [abs(time[u] - t) for u, v in zip(source, target, strict=True) if time[v] == t]
-        return gaps.count(delta) / len(gaps)
+        seen = [abs(s - t) for s in time]
+        return seen.count(delta) / len(seen)
 
     expected = [
         share(max(time), abs(time[u] - time[v])) / share(time[v], abs(time[u] - time[v]))
         for u, v in zip(source, target, strict=True)
     ]
-    np.testing.assert_allclose(GenPMP(basis=basis)(data).edge_weight, expected, rtol=1e-6)
+    np.testing.assert_allclose(GenPMP()(data).edge_weight, expected, rtol=1e-6)
     np.testing.assert_allclose(
-        GenPMP(basis=basis, cap=0.7)(data).edge_weight, np.minimum(expected, 0.7), rtol=1e-6
+        GenPMP(cap=0.7)(data).edge_weight, np.minimum(expected, 0.7), rtol=1e-6
     )
 
 
@@ -237,37 +233,6 @@ def test_hetero_genpmp_counts_the_source_type():
     assert float(out.edge_weight[edge]) == pytest.approx(share[0] / share[1])
 
 
-def test_summary_lists_weighted_and_untouched():
-    summary = MMP().summary(hetero())
-    assert [item.relation[0] for item in summary.weighted] == ["paper", "patent"]
-    assert summary.untouched == {("author", "writes", "paper"): "author without 'time'"}
-    text = str(summary)
-    assert "MMP(): 10 times from 2010 to 2019" in text
-    assert "author-writes-paper: untouched, author without 'time'" in text
-    out = MMP()(hetero())
-    for item in summary.weighted:
-        weight, target = out[item.relation].edge_weight, out[item.relation].edge_index[1]
-        assert item.num_zero == int((weight == 0).sum())
-        silenced = [v for v in set(target.tolist()) if weight[target == v].sum() == 0]
-        assert item.num_silenced == len(silenced)
-        assert item.mean == pytest.approx(float(weight.mean()))
-
-
-def test_summary_counts_capped_entries_and_leaves_data_alone():
-    data = graph()
-    keys = list(data.keys())
-    summary = GenPMP(cap=0.5).summary(data)
-    assert summary.weighted[0].num_capped > 0
-    assert "entries of the table capped" in str(summary)
-    assert list(data.keys()) == keys
-
-
-def test_summary_of_a_relation_without_edges():
-    data = graph(num_edges=0)
-    assert PMP().summary(data).weighted[0].num_edges == 0
-    assert PMP()(data).edge_weight.shape == (0,)
-
-
 def test_compose_and_functional_names():
     composed = Compose([ToUndirected(), PMP(normalize=True), ChronologicalSplit(2018)])
     out = composed(graph())
@@ -320,10 +285,6 @@ def test_number_of_nodes_survives_when_only_the_time_tells_it():
         ),
         (lambda: PMP(same_time="triple"), "same_time='triple' is not valid"),
         (lambda: PMP(border="lower"), "border='lower' is not valid"),
-        (
-            lambda: GenPMP(basis="degrees"),
-            "basis='degrees' is not valid; choose one of 'nodes', 'edges'",
-        ),
         (lambda: GenPMP(cap=0), "cap=0 must be above zero"),
         (lambda: ChronologicalSplit("2018"), "cutoff has dtype"),
         (lambda: ChronologicalSplit(2018.5), "cutoff must be whole numbers"),
@@ -389,18 +350,8 @@ def test_hetero_without_a_usable_relation_is_refused():
         PMP()(data)
 
 
-def test_genpmp_without_edges_into_the_last_time_names_the_relation():
-    data = hetero()
-    data["patent"].time += 5
-    with pytest.raises(
-        InputError, match=r"no edge of paper-cites-paper points at the last time \(2024\)"
-    ):
-        GenPMP(basis="edges")(data)
-
-
 def test_genpmp_passes_over_a_relation_without_edges():
-    assert GenPMP(basis="edges")(graph(num_edges=0)).edge_weight.shape == (0,)
-    assert GenPMP(cap=2.0).summary(graph(num_edges=0)).weighted[0].num_capped == 0
+    assert GenPMP()(graph(num_edges=0)).edge_weight.shape == (0,)
 
 
 # --- ChronologicalSplit

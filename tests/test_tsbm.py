@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from impact_gnn import _native
 from impact_gnn.checks import InputError
 from impact_gnn.data import drawing
 from impact_gnn.data.drawing import Draw
-from impact_gnn.data.tsbm import PROTOCOLS, TSBM, tsbm, tsbm_model, write_tsbm
+from impact_gnn.data.tsbm import PROTOCOLS, TSBM, tsbm, tsbm_model
 from impact_gnn.graph import HOMOGENEOUS, storage
 from reproduction.synthetic import block_sizes, true_connectivity
+from reproduction.write_tsbm import edge_chunks, write_tsbm
 
 LEAST_P = 1e-4
 
@@ -337,16 +337,6 @@ def test_decay_changes_edges_only():
     assert not np.array_equal(one.edge_index, other.edge_index)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_threads_do_not_matter(protocol, monkeypatch):
-    monkeypatch.setattr(drawing, "THREADED", 0)
-    graphs = []
-    for threads in (1, 2, 7):
-        monkeypatch.setattr(_native, "available", lambda threads=threads: threads)
-        graphs.append(tsbm(800, protocol=protocol))
-    assert all(same_graph(graphs[0], graph) for graph in graphs)
-
-
 def test_start_shifts_time_and_nothing_else():
     one, other = tsbm(400, seed=1), tsbm(400, seed=1, start=-1990)
     assert np.array_equal(one.time - 1990, other.time)
@@ -361,7 +351,7 @@ def test_start_shifts_time_and_nothing_else():
 @pytest.mark.parametrize("size", [1, 5000, 10**9])
 def test_chunks_are_the_whole(protocol, size):
     model = tsbm_model(700, 4, 3, protocol=protocol, seed=2)
-    chunks = list(Draw(model, model.seed).edge_chunks(size))
+    chunks = list(edge_chunks(Draw(model, model.seed), size))
     assert np.array_equal(np.concatenate(chunks, axis=1), model.sample().edge_index)
     assert chunks[0].dtype == np.int32
     if size == 5000:
@@ -395,7 +385,7 @@ def test_disk_holds_the_sample(protocol, tmp_path, monkeypatch):
 def test_a_graph_without_edges(tmp_path):
     model = tsbm_model(1, 1, 1)
     assert model.sample().edge_index.shape == (2, 0)
-    assert list(Draw(model, model.seed).edge_chunks(10)) == []
+    assert list(edge_chunks(Draw(model, model.seed), 10)) == []
     write_tsbm(tmp_path / "one", model)
     assert storage.read(tmp_path / "one")["edges"][HOMOGENEOUS]["edge_index"].shape == (2, 0)
 

@@ -131,12 +131,6 @@ def test_options_beyond_reason(tmp_path, options, sentence):
     )
 
 
-def test_a_scale_of_a_preset_beyond_reason(tmp_path):
-    assert "GiB" in refused(
-        "generate", "--preset", "mag", "--scale", "1e300", "--out", tmp_path / "g"
-    )
-
-
 @pytest.mark.parametrize(
     "options",
     [

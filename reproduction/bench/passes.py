@@ -12,8 +12,9 @@ import numpy as np
 
 import impact_gnn as ig
 from impact_gnn.data.drawing import Draw
-from impact_gnn.data.tsbm import CHUNK, PROTOCOLS, TSBM, write_tsbm
+from impact_gnn.data.tsbm import PROTOCOLS, TSBM
 from reproduction.bench import Goal, Report, best_of, peak_memory
+from reproduction.write_tsbm import CHUNK, edge_chunks, write_tsbm
 
 PERIODS = 10
 
@@ -143,7 +144,7 @@ def dense(model: TSBM) -> np.ndarray:
 
 
 def _consumed(model: TSBM) -> int:
-    return sum(chunk.shape[1] for chunk in Draw(model, model.seed).edge_chunks(CHUNK))
+    return sum(chunk.shape[1] for chunk in edge_chunks(Draw(model, model.seed), CHUNK))
 
 
 def _written(directory: Path) -> Report:

@@ -1,7 +1,7 @@
-"""Claim: `--effort quick` takes a minute of CPU time, and two jobs are faster than one on two idle cores.
+"""Claim: `--effort quick` takes a minute of CPU time, and two jobs are faster than one.
 
-Every run is a process of its own, so that its CPU time is its own; that of its jobs is included. Work
-units are what the search counted: the ratio shows how far the cost model is off.
+Every run is a process of its own, so that its CPU time is its own; that of its jobs is included.
+Work units are what the search counted: the ratio shows how far the cost model is off.
 """
 
 import os
@@ -78,7 +78,7 @@ def timed_run(root: str, name: str, effort: str, jobs: int) -> dict[str, float]:
 
 
 def ratings(rows: int = 100_000) -> tuple[ig.TemporalGraph, int]:
-    """A log of ratings: tastes of users and qualities of items drift, new users arrive all the time."""
+    """A log of ratings by users who arrive all the time; fewer and fewer items are liked."""
     rng = np.random.default_rng(0)
     time_of_row = np.sort(rng.integers(0, 365 * 4, rows))
     # users rate for a few months after their arrival

@@ -5,7 +5,6 @@ Importing this package adds them to the tables of the product, which does not co
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +29,7 @@ from impact_gnn.methods import (
 from impact_gnn.methods.aligned_hops import communities_of, jjnorm_jointly
 from reproduction.competing.bbse import bbse
 from reproduction.competing.consistency import Consistency
-from reproduction.competing.curriculum import Curriculum
+from reproduction.competing.curriculum import Curriculum, with_curriculum
 from reproduction.competing.editors import EDITORS, Editable, RiskEditors
 from reproduction.competing.matching import kernel_mean_matching
 from reproduction.competing.revgat import LinearRevGAT, RevGAT
@@ -82,11 +81,11 @@ def _editor_term(context: RowContext) -> nn.Term:
 
 
 def _with_curriculum(training: nn.Training) -> nn.Training:
-    return replace(training, row_schedule=Curriculum.within(training.epochs))
+    return with_curriculum(training, Curriculum.within(training.epochs))
 
 
 def _with_drop(training: nn.Training) -> nn.Training:
-    return replace(training, row_schedule=Curriculum.within(training.epochs, pace="drop"))
+    return with_curriculum(training, Curriculum.within(training.epochs, pace="drop"))
 
 
 def _adjust_by_confusion(
@@ -146,7 +145,6 @@ PARTS = [
         "training begins with the labels that are easy to learn",
         models=NETWORKS,
         training=_with_curriculum,
-        must_improve=True,
     ),
     Part(
         "drop",
@@ -155,7 +153,6 @@ PARTS = [
         requires=("curriculum",),
         models=NETWORKS,
         training=_with_drop,
-        must_improve=True,
     ),
     Part(
         "cmd",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
+from impact_gnn.nn import Run, Training
+from impact_gnn.nn.training import evaluate
 
 PACES = ("loss", "drop")
 
@@ -106,3 +110,44 @@ class Curriculum:
             [math.ceil(self.share(epoch) * n) for n in size.tolist()], device=order.device
         )
         return order[place < most[label[order]]].sort().values
+
+
+class CurriculumRun(Run):
+    """A training whose epochs learn from the rows that a curriculum selects."""
+
+    def __init__(self, curriculum: Curriculum, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.curriculum = curriculum
+        self.first_complete = curriculum.whole_from
+        self.memory: Tensor | None = None  # moving average of the losses
+
+    def is_eligible(self, epoch: int) -> bool:
+        return self.curriculum.is_complete(epoch)
+
+    def select_rows(self, epoch: int) -> Tensor:
+        if epoch >= self.first_complete:
+            return self.train_rows
+        labels = self.labels[self.train_rows]
+        positions, self.memory = self.curriculum.choose(
+            epoch, self.training_losses(), labels, self.memory
+        )
+        return self.train_rows[positions]
+
+    def training_losses(self) -> Tensor:
+        """Compute the losses of the training rows without dropout.
+
+        Where labels are inputs, each half of the rows is evaluated with its own labels hidden.
+        """
+        losses = torch.zeros(len(self.train_rows), device=self.device)
+        parts = 2 if self.training.hide_labels else 1
+        for start in range(parts):
+            rows = self.train_rows[start::parts]
+            task = self.task.drawn(rows, 1.0)[0] if parts == 2 else self.task
+            logits = evaluate(self.model, task, rows).float()
+            losses[start::parts] = self.training.loss(logits, self.labels[rows])
+        return losses
+
+
+def with_curriculum(training: Training, curriculum: Curriculum) -> Training:
+    """The same training with the rows of a curriculum."""
+    return replace(training, run=partial(CurriculumRun, curriculum))

@@ -9,7 +9,6 @@ import numpy as np
 from torch import nn
 
 from impact_gnn.nn import (
-    Distillation,
     Lesson,
     Reliable,
     Result,
@@ -19,6 +18,7 @@ from impact_gnn.nn import (
     fit,
     predict,
 )
+from reproduction.losses import Distillation
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from impact_gnn.backtesting import advise, backtest
     from impact_gnn.checks import InputError
     from impact_gnn.data.files import load
-    from impact_gnn.data.hetero_tsbm import hetero_tsbm
     from impact_gnn.data.networkx import from_networkx, to_networkx
-    from impact_gnn.data.ogb import load_ogb
     from impact_gnn.data.pyg import from_pyg, to_pyg
     from impact_gnn.data.tables import from_tables
     from impact_gnn.data.tsbm import tsbm, tsbm_model
@@ -73,11 +71,9 @@ __all__ = [
     "from_networkx",
     "from_pyg",
     "from_tables",
-    "hetero_tsbm",
     "integrations",
     "label_hops",
     "load",
-    "load_ogb",
     "metapath_hops",
     "metapath_label_hops",
     "metapaths",
@@ -102,9 +98,7 @@ _HOMES = {
     "backtesting": ("advise", "backtest"),
     "checks": ("InputError",),
     "data.files": ("load",),
-    "data.hetero_tsbm": ("hetero_tsbm",),
     "data.networkx": ("from_networkx", "to_networkx"),
-    "data.ogb": ("load_ogb",),
     "data.pyg": ("from_pyg", "to_pyg"),
     "data.tables": ("from_tables",),
     "data.tsbm": ("tsbm", "tsbm_model"),

@@ -239,10 +239,12 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
 def timestamps(name: str, value: Any, time: np.ndarray | None) -> np.ndarray:
     """One exact time per node, in the same order as the periods."""
     if time is None:
-        raise InputError(f"{name} is given without time; give the period of every node as time.")
+        raise InputError(
+            f"{name} has no effect without time; pass the period of every node as time."
+        )
     out = np.asarray(array(name, value), np.float64)
     if out.shape != time.shape:
-        raise InputError(f"{name} has shape {out.shape} for {len(time)} nodes; give one per node.")
+        raise InputError(f"{name} has shape {out.shape} for {len(time)} nodes; pass one per node.")
     if not np.isfinite(out).all():
         raise InputError(f"{name} is not finite at node {int(np.isfinite(out).argmin())}; fill it.")
     order = np.lexsort((time, out))
@@ -251,7 +253,7 @@ def timestamps(name: str, value: Any, time: np.ndarray | None) -> np.ndarray:
         first, second = order[int(later.argmax()) + np.arange(2)]
         raise InputError(
             f"{name} of node {first} is before that of node {second}, but its time is later "
-            f"({time[first]} and {time[second]}); give timestamps in the order of the times."
+            f"({time[first]} and {time[second]}); pass timestamps in the order of the times."
         )
     return out
 

@@ -128,6 +128,7 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     lowering = np.cumsum((is_true * precision / rank)[::-1])[::-1][first]
     total = is_true.sum()
     average = precision[is_true].sum() / total
+    # Jackknife numbers: the score plus n times the influence of each node, in the nodes' order.
     influence = np.where(is_true, precision + lift - average, -lowering) / total
     numbers = np.empty(len(probability))
     numbers[order] = average + len(probability) * influence
@@ -169,6 +170,7 @@ def _ranking(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     num_other = len(is_true) - num_true
     # The share of the other kind that every node is on the right side of.
     placement = np.where(is_true_ordered, below[False] / num_other, 1 - below[True] / num_true)
+    # The area, and how much each node moves it; jackknife numbers as in `_precision`.
     area = placement[is_true_ordered].mean()
     influence = (placement - area) / np.where(is_true_ordered, num_true, num_other)
     numbers = np.empty(len(probability))
@@ -179,6 +181,7 @@ def _ranking(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
 def _ties(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the first and last position of the equal values around every position."""
     is_new = np.r_[True, ordered[1:] != ordered[:-1]]
+    # Where every tie begins, and the number of the tie at each position.
     start = np.flatnonzero(is_new)
     tie = np.cumsum(is_new) - 1
     return start[tie], np.r_[start[1:], len(ordered)][tie] - 1

@@ -121,11 +121,6 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     return table if cap is None else np.minimum(table, cap)
 
 
-def num_capped(times: Array, counts: Array, cap: float) -> int:
-    """Count the entries of the GenPMP table above `cap`."""
-    return int((genpmp(times, counts) > cap).sum())
-
-
 METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = MappingProxyType(
     {
         "plain": lambda times, counts: plain(times),

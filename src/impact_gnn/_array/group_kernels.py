@@ -126,21 +126,6 @@ def _affine(values, group, tables, out):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, cache=True)
-def communities(label, target, period, num_labels, num_groups):  # type: ignore[no-untyped-def]
-    """Return the groups of all rows and of non-targets, int32 (see `alignment.Communities`)."""
-    group = np.empty(len(label), np.int32)
-    labelled = np.empty(len(label), np.int32)
-    nothing = np.int32(-1)
-    # No branches: whether a node is a target, or has a label, cannot be predicted.
-    for i in prange(len(label)):
-        own = np.int32(np.int64(period[i]) * num_labels + label[i])
-        own = own if label[i] >= 0 else nothing
-        labelled[i] = nothing if target[i] else own
-        group[i] = np.int32(num_groups - 1) if target[i] else own
-    return group, labelled
-
-
-@njit(parallel=True, cache=True)
 def lookup(table, row, column, target, source):  # type: ignore[no-untyped-def]
     """Compute `table[row[target[e]], column[source[e]]]` for every edge e."""
     out = np.empty(len(source), table.dtype)

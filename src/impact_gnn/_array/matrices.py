@@ -1,8 +1,8 @@
 """Grouped matrix products in numpy: scatter matrices, and one linear map per group.
 
-Wide rows are brought together by group, so that each group is a few calls of BLAS; narrow ones go
-through one kernel. Products are made on deviations, subtracted in float64, and added up in float64
-block by block.
+Rows are brought together by group, so that each group is a few calls of BLAS; maps of narrow rows
+go through one kernel. Products are made on deviations, subtracted in float64, and added up in
+float64 block by block.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ def scatter(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarr
     """Compute Σ (x − mean_g)(x − mean_g)ᵀ of every group [G, f, f]."""
     width = values.shape[1]
     total = np.zeros((len(mean), width, width))
-    if width <= NARROW:
-        _narrow_scatter(values, mean, _rows_by_group(group, len(mean)), total)
-        return total
     for g, rows in _blocks(group, len(mean)):
         deviation = (values[rows] - mean[g]).astype(values.dtype)
         total[g] += deviation.T @ deviation
@@ -83,15 +80,10 @@ def transport(
     return maps, (values, raised, basis, inner, gamma, frame, follows)
 
 
-def _rows_by_group(group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return row numbers sorted by group, and the start of each group ≥ 0, [G + 1]."""
-    order = np.argsort(group, kind="stable")
-    return order, np.searchsorted(group[order], np.arange(num_groups + 1))
-
-
 def _blocks(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarray]]:
     """Yield every group with its row numbers, in blocks of at most `BLOCK`."""
-    order, starts = _rows_by_group(group, num_groups)
+    order = np.argsort(group, kind="stable")
+    starts = np.searchsorted(group[order], np.arange(num_groups + 1))
     for g in np.flatnonzero(np.diff(starts)):
         for low in range(starts[g], starts[g + 1], BLOCK):
             yield int(g), order[low : min(low + BLOCK, starts[g + 1])]
@@ -117,19 +109,3 @@ def _narrow_map(values, group, turned, center, out):  # type: ignore[no-untyped-
                         total[a] += deviation * turned[g, b, a]
                 for a in range(width):
                     out[i, a] = total[a]
-
-
-@njit(parallel=True, cache=True)
-def _narrow_scatter(values, mean, rows_by_group, total):  # type: ignore[no-untyped-def]
-    order, starts = rows_by_group
-    width = np.uint64(values.shape[1])
-    for g in prange(total.shape[0]):
-        h = np.uint64(g)
-        deviation = np.empty(values.shape[1])
-        for e in range(starts[g], starts[g + 1]):
-            i = np.uint64(order[e])
-            for b in range(width):
-                deviation[b] = values[i, b] - mean[h, b]
-            for a in range(width):
-                for b in range(width):
-                    total[h, a, b] += deviation[a] * deviation[b]

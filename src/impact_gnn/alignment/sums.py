@@ -10,7 +10,6 @@ from impact_gnn import checks
 from impact_gnn._array import (
     Array,
     convert_like,
-    group_kernels,
     group_moments,
     is_torch,
     periods,
@@ -54,9 +53,10 @@ class Communities:
                 f"{len(times)} times and {num_labels} labels are too many communities; "
                 f"bin the times or merge labels."
             )
-        group, labelled = group_kernels.communities(
-            known, is_target, period, num_labels, len(times) * num_labels + 1
-        )
+        # Community of every node, −1 without a label; targets form one group after all others.
+        community = np.where(known >= 0, period.astype(np.int64) * num_labels + known, -1)
+        labelled = np.where(is_target, -1, community).astype(np.int32)
+        group = np.where(is_target, len(times) * num_labels, labelled).astype(np.int32)
         if reference is None:
             reference = time
         return cls(

@@ -18,7 +18,7 @@ from impact_gnn.propagation.smoothing import CHOICES, STEPS
 class Effort:
     """Work units of the search, number of folds, and number of seeds of every final fit."""
 
-    work: float  # units, about seconds on one core, on a graph of up to `SMALL` labels; more on larger ones
+    work: float  # units, about seconds on one core; more on graphs of more than `SMALL` labels
     folds: int
     seeds: int
 

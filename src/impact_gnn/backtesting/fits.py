@@ -150,7 +150,6 @@ def check_jobs(jobs: int | str) -> int | str:
     is_number = isinstance(jobs, int) and not isinstance(jobs, bool) and jobs >= 1
     if jobs != "auto" and not is_number:
         raise InputError(
-            f"jobs={checks.quoted(jobs)} is not possible; "
-            f"give a whole number of at least 1, or 'auto'."
+            f"jobs={checks.quoted(jobs)} is not valid; use a whole number of at least 1, or 'auto'."
         )
     return jobs

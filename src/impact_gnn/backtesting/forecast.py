@@ -11,7 +11,7 @@ from scipy import stats
 from impact_gnn.backtesting.results import FoldCheck, HorizonScore
 from impact_gnn.statistics import Estimate
 
-USUAL = 0.04  # how far a window's accuracy lies from what was said, as a standard deviation, where few windows show it
+USUAL = 0.04  # typical error of the forecast, which counts as `WORTH` further windows
 WORTH = 2.0  # windows that this is worth when it is weighed against those measured
 LEVEL = 0.9
 

@@ -2,7 +2,8 @@
 
 Every claim about the ensemble is measured on a fold that did not select it: for each fold, the
 ensemble is selected again from the other folds, without the nodes that both folds share, and
-calibrated by the other folds. With a single fold, two random halves of its nodes take the place of folds.
+calibrated by the other folds. With a single fold, two random halves of its nodes take the place of
+folds.
 """
 
 from __future__ import annotations
@@ -161,7 +162,8 @@ class EnsembleSelection:
         """The ensemble selected by some holdouts, oldest first; simple candidates come first.
 
         Where class proportions drift, candidates would be ranked by the proportions that they
-        learned. If that lowers the newest loss clearly and harms none, they are compared under the forecast proportions.
+        learned. If that lowers the newest loss clearly and harms none, they are compared under the
+        forecast proportions.
         Nodes of classes that no candidate can have learned by then are left out: on them the least
         confident candidate is the best.
         """

@@ -44,8 +44,8 @@ class SafeConsole(Console):
 
     def _wrapped(self, line: str) -> str:
         """Break a long line into lines that are aligned with its last column."""
-        columns = re.match(r".*\s{2,}|\s*", line)
-        indent = min(columns.end() if columns else 0, self.width // 2)
+        last_column = re.sub(r"^(.*\s{2,}|\s*)", "", line)
+        indent = min(len(line) - len(last_column), self.width // 2)
         lines = wrap(line, self.width, subsequent_indent=" " * indent, break_on_hyphens=False)
         return "\n".join(lines)
 

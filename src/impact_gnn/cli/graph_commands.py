@@ -10,7 +10,7 @@ import typer
 
 import impact_gnn as ig
 from impact_gnn.cli.common import command, console, write_json
-from impact_gnn.cli.options import GRAPH_HELP, Cutoff, Graph, GraphOptions, Json, Period, Roles
+from impact_gnn.cli.options import Cutoff, Graph, GraphOptions, Json, Period, Roles
 
 
 @command
@@ -72,42 +72,20 @@ def check(graph: Graph, source: GraphOptions, json: Json = None) -> None:
 
 @command
 def convert(
+    graph: Graph,
     out: Annotated[Path, typer.Option(help="Directory of the saved graph.", show_default=False)],
-    graph: Annotated[str | None, typer.Argument(help=GRAPH_HELP)] = None,
     period: Period = None,
     cutoff: Cutoff = None,
     roles: Roles = None,
     memory: Annotated[
         str, typer.Option(help="Tables larger than a quarter of this are processed on disk.")
     ] = "2GB",
-    ogb: Annotated[
-        str | None,
-        typer.Option(help="Instead of a graph: ogbn-arxiv, ogbn-mag or ogbn-papers100M."),
-    ] = None,
-    root: Annotated[Path | None, typer.Option(help="The root folder of OGB.")] = None,
 ) -> None:
     """Save a graph as a directory, which opens instantly at any size."""
-    from impact_gnn import _files
     from impact_gnn.data.files import convert_graph
 
-    if (graph is None) == (ogb is None) or (ogb is None) != (root is None):
-        raise ig.InputError(
-            "nothing to convert; pass a graph, or an OGB data set with --ogb NAME --root DIR."
-        )
-    if ogb is None or root is None:
-        saved = convert_graph(
-            str(graph), out, memory=memory, period=period, cutoff=cutoff, roles=roles
-        )
-        console.print("\n".join([*saved.notes, f"{saved.graph} saved to {out}"]))
-        return
-    with _files.alone(out):
-        official = ig.load_ogb(ogb, root)
-        console.print(
-            f"official split: labels are known before {official.cutoff}; "
-            f"use --cutoff {official.cutoff}"
-        )
-        official.graph.save(out)
-    console.print(f"{official.graph} saved to {out}")
+    saved = convert_graph(graph, out, memory=memory, period=period, cutoff=cutoff, roles=roles)
+    console.print("\n".join([*saved.notes, f"{saved.graph} saved to {out}"]))
 
 
 @command
@@ -129,7 +107,6 @@ def update(
 
 @command
 def generate(
-    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Directory of the saved graph.", show_default=False)],
     nodes: Annotated[int, typer.Option(help="Number of nodes.")] = 2000,
     times: Annotated[int, typer.Option(help="Number of periods.")] = 10,
@@ -146,46 +123,15 @@ def generate(
     ] = "text",
     mean_degree: Annotated[float | None, typer.Option(help="Expected neighbours per node.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    memory: Annotated[str, typer.Option(help="Memory limit.")] = "2GB",
-    preset: Annotated[
-        str | None,
-        typer.Option(help="Several node types in the sizes of a data set: mag (ogbn-mag)."),
-    ] = None,
-    scale: Annotated[
-        float, typer.Option(help="With --preset: factor for the number of nodes and edges.")
-    ] = 1.0,
 ) -> None:
-    """Generate a graph of the temporal stochastic block model, of any size."""
-    from impact_gnn import _files, checks
-    from impact_gnn.data.hetero_tsbm import PRESETS, scaled
-    from impact_gnn.data.tsbm import write_tsbm
+    """Generate a graph of the temporal stochastic block model."""
+    from impact_gnn import _files
 
-    from_command_line = {
-        name
-        for name in context.params
-        if getattr(context.get_parameter_source(name), "name", None) == "COMMANDLINE"
-    }
-    if preset is None and "scale" in from_command_line:
-        raise ig.InputError("--scale requires --preset; use --nodes for a graph of one type.")
-    if preset is not None:
-        ignored = sorted(from_command_line - {"out", "seed", "preset", "scale"})
-        if ignored:
-            names = ", ".join("--" + name.replace("_", "-") for name in ignored)
-            raise ig.InputError(
-                f"--preset {preset} has fixed sizes and does not accept {names}; "
-                "use --scale, or Python."
-            )
-        sizes = scaled(PRESETS[checks.choice("preset", preset, PRESETS)], scale)
-        with _files.alone(out):
-            generated = ig.hetero_tsbm(**sizes, seed=seed)
-            generated.save(out)
-        console.print(f"{generated} saved to {out}")
-        return
     try:
         decay_value: float | str = float(decay)
     except ValueError:
         decay_value = decay
-    model = ig.tsbm_model(
+    generated = ig.tsbm(
         nodes,
         times,
         labels,
@@ -195,6 +141,6 @@ def generate(
         mean_degree=mean_degree,
         seed=seed,
     )
-    with context.obj as watcher:
-        write_tsbm(out, model, memory=memory, progress=watcher)
-    console.print(f"{ig.load(out)} saved to {out}")
+    with _files.alone(out):
+        generated.save(out)
+    console.print(f"{generated} saved to {out}")

@@ -18,7 +18,6 @@ import impact_gnn as ig
 from impact_gnn.cli.common import command, console, require_file, write_json
 from impact_gnn.cli.options import (
     EngineOptions,
-    FeatureMap,
     Graph,
     GraphOptions,
     Json,
@@ -46,7 +45,6 @@ def run(
         Path | None,
         typer.Option("--out", help="Directory for the results; by default impact-run/NAME."),
     ] = None,
-    feature_map: FeatureMap = "pca",
     table: Annotated[
         str,
         typer.Option(
@@ -89,7 +87,6 @@ def run(
             embed=model.embed,
             seed=seed,
             table=table,
-            feature_map=feature_map,
             engine=chosen_engine,
             jobs=search.num_jobs,
             progress=watcher,
@@ -132,7 +129,6 @@ def diagnose(
     graph: Graph,
     source: GraphOptions,
     engine: EngineOptions,
-    feature_map: FeatureMap = "pca",
     json: Json = None,
 ) -> None:
     """Measure the shift and check the assumptions behind each correction."""
@@ -141,9 +137,7 @@ def diagnose(
         time = loaded.graph.infer_cutoff() if loaded.cutoff is None else loaded.cutoff
         view = loaded.graph.masked(time)
         chosen_engine = engine.choose(watcher, loaded.graph)
-        diagnosis = ig.diagnose(
-            view, feature_map=feature_map, engine=chosen_engine, progress=watcher
-        )
+        diagnosis = ig.diagnose(view, engine=chosen_engine, progress=watcher)
     advice = ig.advise(diagnosis, view)
     console.print(f"{diagnosis}\n\n{advice}")
     write_json(json, {"diagnosis": diagnosis, "advice": advice})

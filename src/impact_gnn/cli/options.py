@@ -40,7 +40,6 @@ Period = Annotated[
         "or a number of periods."
     ),
 ]
-FeatureMap = Annotated[str, typer.Option(help="Map of the features in the report: pca or tsne.")]
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def relative_connectivity(
                [0. , 0. , 0. ]])
         >>> c.g[0, 0], c.unobserved[0]
         (array([1. , 0.5, 0. ]), array([False, False, True]))
-        >>> c.row(label=0, time=2)
+        >>> c.extended[0, 2]
         array([[0.25, 0.25, 0.5 ]])
     """
     checks.choice("form", form, FORMS)

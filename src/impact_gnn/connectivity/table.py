@@ -1,7 +1,6 @@
 """Counts, ĝ, and the extension to the target periods, as sparse matrices.
 
-Dense arrays are computed on request and refused above `DENSE_BYTES`; rows, ĝ of a pair and sums
-work at any size.
+Dense arrays are computed on request and refused above `DENSE_BYTES`.
 """
 
 from __future__ import annotations
@@ -81,29 +80,6 @@ class RelativeConnectivity:
         is_known = np.arange(len(self.times)) < self.num_known
         np.copyto(extended, counted, where=self._from_counts[:, :, None, None] & is_known)
         return extended
-
-    def pair(self, label: int, neighbour: int) -> np.ndarray:
-        """Return ĝ(label, neighbour, ·) in the order of `deltas`, [D]."""
-        self._check_label("label", label)
-        self._check_label("neighbour", neighbour)
-        return self._of_label(self._measured, label).toarray()[:, neighbour]
-
-    def row(self, label: int, time: int) -> np.ndarray:
-        """Return `extended[label, position of time]`: neighbours by label and time, [Y, T]."""
-        self._check_label("label", label)
-        t = int(np.searchsorted(self.times, time))
-        if t == len(self.times) or self.times[t] != time:
-            raise InputError(
-                f"time={time} is not a time of this graph; "
-                f"its times are {checks.listing(list(self.times))}."
-            )
-        g = self._of_label(self._filled, label).toarray()
-        row = g[self._distance[t]].T * self._inverse_total[label, t]
-        if self._from_counts[label, t]:
-            state = label * len(self.times) + t
-            counted = self._counted_part[[state]].toarray().reshape(row.shape)
-            row[:, : self.num_known] = counted[:, : self.num_known]
-        return row
 
     def label_mass(self, table: Array) -> np.ndarray:
         """Compute Σ_t̃ Ω[t, t̃]·P̂(y, t, ỹ, t̃), [Y, T, Y]: weights of labels in messages."""
@@ -261,18 +237,12 @@ class RelativeConnectivity:
         num_deltas = len(self.deltas)
         return matrix[label * num_deltas : (label + 1) * num_deltas]
 
-    def _check_label(self, name: str, value: int) -> None:
-        if not 0 <= value < self.num_labels:
-            raise InputError(
-                f"{name}={value} is not a label; labels run from 0 to {self.num_labels - 1}."
-            )
-
     def _refuse_above(self, name: str, cells: int) -> None:
         if 8 * cells > DENSE_BYTES:
             raise InputError(
                 f"{name} would need {8 * cells / 2**20:,.0f} MiB for {self.num_labels} labels and "
                 f"{len(self.times)} times, above the limit of {DENSE_BYTES >> 20} MiB; "
-                f"use row(label, time) or pair(label, neighbour), or bin the times."
+                "bin the times or merge labels."
             )
 
 

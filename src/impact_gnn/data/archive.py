@@ -1,31 +1,22 @@
-"""Reads graphs from `.npz` archives, and maps their arrays into memory.
+"""Reads graphs from `.npz` archives.
 
 An archive of one node type has `time`, `edge_index` and so on; one of several types has
-`paper_time`, `num_authors` and one array `author_writes_paper` per relation. An array without
-compression is stored in the zip file as in a `.npy` file, so `mapped` can map it. A large
-compressed one is unpacked once, next to the archive.
+`paper_time`, `num_authors` and one array `author_writes_paper` per relation.
 """
 
 from __future__ import annotations
 
-import math
-import shutil
-import struct
-import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from impact_gnn import _files
 from impact_gnn.checks import InputError, guarded, listing
 from impact_gnn.graph import TemporalGraph, Triple
 
 Arrays = Mapping[str, np.ndarray]
 
-LOCAL_HEADER = 30  # bytes of a zip entry's header before its name
-SMALL = 1 << 26  # bytes up to which compressed arrays are read into memory
 ONE_TYPE = ("x", "y", "time", "edge_index", "edge_weight", "edge_time", "ids")
 FIELDS = ("x", "y", "time", "ids")
 COMMON = ("label_names", "num_labels")
@@ -162,48 +153,3 @@ def _single(name: str, values: np.ndarray) -> Any:
     if values.size != 1:
         raise InputError(f"{name} has shape {values.shape}; pass a single number.")
     return values.item()
-
-
-def mapped(path: Path, name: str, *, small: int = SMALL) -> np.ndarray:
-    """Map an array of an archive; a compressed one above `small` bytes is unpacked once."""
-    with guarded(path), zipfile.ZipFile(path) as archive:
-        available = [entry.removesuffix(".npy") for entry in archive.namelist()]
-        if name not in available:
-            raise InputError(f"{path} has no array {name}; it has {listing(available)}.")
-        entry = archive.getinfo(f"{name}.npy")
-        if entry.compress_type == zipfile.ZIP_STORED:
-            return _in_place(path, entry)
-        if entry.file_size <= small:
-            with np.load(path, allow_pickle=False) as arrays:
-                return arrays[name]
-        # the checksum in its name belongs to these bytes only
-        goal = path.with_name(f"{path.stem}.{name}.{entry.CRC:08x}.npy")
-        if not goal.exists():
-            _files.require_space(path.parent, entry.file_size)
-            with (
-                _files.atomic_file(goal) as temporary,
-                archive.open(entry) as source,
-                temporary.open("wb") as out,
-            ):
-                shutil.copyfileobj(source, out, 1 << 22)
-    return _files.open_array(goal)
-
-
-def _in_place(path: Path, entry: zipfile.ZipInfo) -> np.ndarray:
-    with path.open("rb") as file:
-        file.seek(entry.header_offset)
-        name_length, extra_length = struct.unpack("<HH", file.read(LOCAL_HEADER)[26:30])
-        file.seek(entry.header_offset + LOCAL_HEADER + name_length + extra_length)
-        np.lib.format.read_magic(file)
-        # later versions of the header are for types with many fields, which a graph has none of
-        shape, columns_first, dtype = np.lib.format.read_array_header_1_0(file)
-        position = file.tell()
-    if dtype.hasobject:
-        raise InputError(
-            f"{path} contains Python objects in {entry.filename}; they are never loaded."
-        )
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    order: Literal["F", "C"] = "F" if columns_first else "C"
-    flat = np.memmap(path, dtype, "r", offset=position, shape=(math.prod(shape),))
-    return flat.reshape(shape, order=order)

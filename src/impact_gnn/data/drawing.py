@@ -3,19 +3,17 @@
 The number of pairs passed over before the next edge is geometric, ⌊log(1−u) / log(1−p)⌋ with u
 uniform: exactly the law of independent coins. Work is cut into *pieces*, each with random numbers
 derived from the seed and its own number. A graph therefore depends on model and seed alone, not on
-chunks, threads, or whether it goes to memory or to disk.
+chunks, or whether it goes to memory or to disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 
-from impact_gnn import _native
 from impact_gnn._array import smallest_unsigned
 
 if TYPE_CHECKING:
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
 FEATURES = 1 << 22  # feature values drawn together
 EDGES_PER_PIECE = 1 << 16  # expected edges of the largest pieces
-# expected edges from which threads are started; many processes may draw small graphs at once
-THREADED = 1 << 20
 # step of the random numbers' counter: odd, so that it visits all 64-bit values
 WEYL = np.uint64(0x9E3779B97F4A7C15)
 PIECE = np.dtype(
@@ -108,22 +104,7 @@ class BlockPairs:
         """Count the links of pieces, or write them to `out` if it has columns."""
         nodes = (self.members, self.offset, self.ordered, self.state)
         place = np.append(0, np.cumsum(self.count[first:last]))
-
-        def walk(low: int, high: int) -> None:
-            _walk_pieces(self.pieces[low:high], low, nodes, place[low - first :], out)
-
-        pieces = self.pieces[first:last]
-        _run_shares(pieces["length"] * pieces["probability"], first, walk)
-
-
-def _run_shares(work: np.ndarray, first: int, task: Callable[[int, int], None]) -> None:
-    """Call `task(low, high)` on ranges of pieces of equal work, in threads if there is much."""
-    total = np.cumsum(work)
-    shares = 1
-    if len(work) and total[-1] >= THREADED:
-        shares = _native.available()
-    cuts = first + np.searchsorted(total, total[-1:] * np.arange(1, shares) / shares)
-    _native.run(task, list(pairwise([first, *cuts.tolist(), first + len(work)])), shares)
+        _walk_pieces(self.pieces[first:last], first, nodes, place, out)
 
 
 class Draw:
@@ -151,16 +132,6 @@ class Draw:
             seed=edges,
             ordered=model.ordered,
         )
-
-    def edge_chunks(self, size: int) -> Iterator[np.ndarray]:
-        """Yield all edges in whole pieces: at most `size` edges, unless one piece has more."""
-        ends = 2 * np.cumsum(self.pairs.count)
-        first = done = 0
-        while first < len(ends):
-            last = max(first + 1, int(np.searchsorted(ends, done + size, side="right")))
-            yield self.pairs.edges(first, last)
-            first = last
-            done = int(ends[last - 1])
 
     def feature_chunks(self) -> Iterator[np.ndarray]:
         return feature_chunks(self.model, self.label, np.random.default_rng(self._features))

@@ -182,7 +182,7 @@ def read_ids(path: Path) -> list[str]:
         values = source.as_written([column]).table.column(column).to_pylist()
     elif len(names) > 1:
         raise InputError(
-            f"{path} has no column of ids, only {listing(names)}; call the one with ids 'id'."
+            f"{path} has no id column, only {listing(names)}; rename the one with ids to 'id'."
         )
     else:
         with guarded(path):

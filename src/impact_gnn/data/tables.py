@@ -227,7 +227,7 @@ def _event_spec(
         spec = guess_events(target or "event", sources["nodes"], roles, entities)
     if spec is None:
         raise InputError(
-            "no column of times, or none that names entities, was recognised; give edges, or name "
+            "no time column, or no column of entity ids, was recognised; pass edges, or set "
             "them with time=... and entities={'user': ['userId']}."
         )
     return spec, list(sources.values())

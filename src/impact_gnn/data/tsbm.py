@@ -7,19 +7,15 @@ stored in both directions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
-from impact_gnn import _files, checks
-from impact_gnn._progress import Progress, watched
+from impact_gnn import checks
 from impact_gnn.checks import InputError
-from impact_gnn.data import drawing
 from impact_gnn.data.drawing import Draw
-from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, storage
+from impact_gnn.graph import TemporalGraph
 
 PROTOCOLS = ("text", "released")
 RANDOM_DECAYS = ("random", "random-zero-diagonal")
@@ -27,7 +23,6 @@ DECAY_RANGE = (0.4, 0.7)
 MOST_NOISE = 8.0
 RELEASED_NOISE = 4.0
 MAX_TIME = 1 << 60
-CHUNK = 1 << 22  # edges written in one go, where memory allows
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +96,8 @@ class TSBM:
     def sample(self, seed: int | None = None) -> TemporalGraph:
         """Draw a graph with all its labels; `graph.masked(cutoff)` hides those to predict."""
         # the type PyTorch wants for positions
-        draw = Draw(self, self._seed(seed), np.dtype(np.int64))
+        seed = checks.at_least("seed", self.seed if seed is None else seed, 0)
+        draw = Draw(self, seed, np.dtype(np.int64))
         return TemporalGraph(
             x=np.concatenate(list(draw.feature_chunks())),
             y=draw.label.astype(np.int64),
@@ -109,9 +105,6 @@ class TSBM:
             edge_index=draw.pairs.edges(),
             num_labels=self.num_labels,
         )
-
-    def _seed(self, seed: int | None) -> int:
-        return checks.at_least("seed", self.seed if seed is None else seed, 0)
 
     def block_probability(self) -> np.ndarray:
         """Return `probability` as a matrix [T·Y, T·Y] over blocks, numbered by time, then label."""
@@ -236,70 +229,6 @@ def tsbm(
         mean_degree=mean_degree,
         start=start,
     ).sample()
-
-
-def write_tsbm(
-    directory: str | Path,
-    model: TSBM,
-    *,
-    seed: int | None = None,
-    memory: str | int = "2GB",
-    progress: bool | Progress = False,
-) -> None:
-    """Write the graph `model.sample(seed)` to a directory, without all its edges in memory.
-
-    The directory appears under its name when it is complete. Edges are stored in 32 bits where
-    nodes allow it. `memory` bounds the arrays in memory at any moment; `progress` is as in `Disk`.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     model = tsbm_model(num_nodes=3000, mean_degree=10)
-        ...     write_tsbm(folder + "/graph", model, memory="100MB")
-    """
-    report = watched(progress)
-    directory = Path(directory)
-    nodes, width = model.num_nodes, model.num_features
-    blocks = model.num_labels * model.num_times
-    # Memory besides a chunk of edges: measured, rounded up.
-    fixed = 32 * nodes + 150 * blocks**2 + 12 * max(drawing.FEATURES, width) + (1 << 24)
-    limit = _files.byte_size(memory)
-    if limit < fixed:
-        raise InputError(
-            f"memory={memory!r} is too small for {nodes:,} nodes in {blocks:,} blocks; "
-            f"use at least {_files.readable_size(fixed)}."
-        )
-    draw = Draw(model, model._seed(seed))
-    dtype = draw.pairs.members.dtype
-    num_edges = 2 * int(draw.pairs.count.sum())
-    existing = next(parent for parent in directory.absolute().parents if parent.exists())
-    _files.require_space(existing, nodes * (4 * width + 16) + 2 * num_edges * dtype.itemsize)
-    with storage.writing(directory, target="node", num_labels=model.num_labels) as writer:
-        place = writer.nodes("node", nodes, {})
-        x = _files.create_array(place / "x.npy", np.float32, (nodes, width))
-        _write(x, draw.feature_chunks())
-        # In 64 bits, as a graph has them: opening the directory then copies nothing.
-        for name, values, origin in (("y", draw.label, 0), ("time", draw.period, model.start)):
-            array = _files.create_array(place / f"{name}.npy", np.int64, (nodes,))
-            _write(array, [values.astype(np.int64) + origin])
-        place = writer.relation(HOMOGENEOUS, {})
-        edges = _files.create_array(place / "edge_index.npy", dtype, (num_edges, 2))
-        done = 0
-        for part in draw.edge_chunks(min(CHUNK, (limit - fixed) // (2 * dtype.itemsize))):
-            _write(edges, [np.ascontiguousarray(part.T)], 2 * done)
-            done += part.shape[1]
-            report("edges", done, num_edges)
-
-
-def _write(array: np.memmap, parts: Iterable[np.ndarray], first: int = 0) -> None:
-    """Write values to the file of an array, from position `first` on.
-
-    Pages of a memory map would count as ours, and a full disk would kill the process.
-    """
-    with open(str(array.filename), "r+b") as file:
-        file.seek(array.offset + first * array.itemsize)
-        for part in parts:
-            file.write(part.data)
 
 
 def _expected_pairs(model: TSBM) -> tuple[float, float]:

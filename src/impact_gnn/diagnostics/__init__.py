@@ -16,14 +16,12 @@ from impact_gnn.diagnostics.assumption import AssumptionCheck, AssumptionStatus
 from impact_gnn.diagnostics.connections import Decay, Separability, decay, separability
 from impact_gnn.diagnostics.connectivity_models import PairCounts, fit_models
 from impact_gnn.diagnostics.feature_drift import FeatureDrift, feature_drift
-from impact_gnn.diagnostics.feature_map import FEATURE_MAPS, FeatureMap, map_features
 from impact_gnn.diagnostics.label_mix import LabelMix, label_mix
 from impact_gnn.diagnostics.message_shift import MessageShift, message_shift
 from impact_gnn.diagnostics.view import View
 from impact_gnn.engines import Engine
 
 __all__ = [
-    "FEATURE_MAPS",
     "AssumptionCheck",
     "AssumptionStatus",
     "Diagnosis",
@@ -45,7 +43,6 @@ class Diagnosis:
     decay: Decay
     # of messages between labelled nodes and targets; None where there are none
     shift: MessageShift | None
-    feature_map: FeatureMap | None  # None without features
     notes: tuple[str, ...] = ()  # how the graph was read, in sentences
 
     @property
@@ -80,7 +77,6 @@ def diagnose(
     graph: GraphLike,
     cutoff: int | str | None = None,
     *,
-    feature_map: str = "pca",
     hops: int = 1,
     seed: int = 0,
     engine: Engine | None = None,
@@ -95,7 +91,6 @@ def diagnose(
         graph: The graph, or PyG's `Data` or `HeteroData`; edges are taken in both directions.
         cutoff: Labels at or after it are hidden first; by default the graph's own, or
             `graph.infer_cutoff()`.
-        feature_map: "pca" or "tsne", the projection of the map of the features.
         hops: Hops of the messages whose shift is measured.
         seed: Seed of samples and bootstraps.
         engine: Where to propagate; in memory by default.
@@ -109,18 +104,15 @@ def diagnose(
         >>> print(*(finding.status for finding in diagnosis.findings))
         holds holds holds holds
     """
-    checks.choice("feature_map", feature_map, FEATURE_MAPS)
     checks.at_least("hops", hops, 1)
     checks.seed(seed)
     graph = as_temporal_graph(graph)
     if cutoff is None:
         cutoff = graph.infer_cutoff() if graph.cutoff is None else graph.cutoff
-    steps = Counter(watched(progress), "diagnosis", 6)
+    steps = Counter(watched(progress), "diagnosis", 5)
     view = View.of(graph.masked(cutoff), engine, seed=seed)
     steps.advance(note="features and labels")
     mix, drift = label_mix(view, seed=seed), feature_drift(view, seed=seed)
-    steps.advance(note="map")
-    picture = map_features(view, projection=feature_map, seed=seed)
     steps.advance(note="connections")
     pairs = PairCounts.of(view)
     fits = None if pairs is None or len(pairs.steps) < 3 else fit_models(pairs, seed=seed)
@@ -136,6 +128,5 @@ def diagnose(
         separability=separable,
         decay=common,
         shift=shift,
-        feature_map=picture,
         notes=view.notes,
     )

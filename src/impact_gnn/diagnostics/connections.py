@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from impact_gnn.checks import InputError
-from impact_gnn.connectivity import relative_connectivity
 from impact_gnn.diagnostics.assumption import (
     HOLDS,
     NOT_TESTABLE,
@@ -26,20 +24,6 @@ from impact_gnn.diagnostics.view import View
 SEPARABLE = (0.05, 0.15)
 COMMON = (0.01, 0.05)
 STILL = 0.02  # share of variation by time below which connections do not depend on time
-MAX_PAIRS = 4  # pairs of labels with curves
-MAX_CURVES = 8  # own times of a pair
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Relative connectivity of a pair of labels; `share` is [own times, neighbour times]."""
-
-    label: int
-    neighbour: int
-    edges: int
-    own_times: list[int]
-    neighbour_times: list[int]
-    share: list[list[float]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +48,6 @@ class Separability(AssumptionCheck):
     different_label: list[list[float]] = field(default_factory=list)
     # share of neighbours of the same label, by own step
     alike: list[float | None] = field(default_factory=list)
-    curves: list[Curve] = field(default_factory=list)  # the strongest pairs of labels
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,7 +115,6 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
         same_label=listed(same / max(same.sum(), 1)),
         different_label=listed(different / max(different.sum(), 1)),
         alike=listed(same.sum(1) / np.where(total > 0, total, np.nan)),
-        curves=_curves(view),
     )
 
 
@@ -200,46 +182,3 @@ def _conclude(
         "statistic": share.value,
         "interval": (share.low, share.high),
     }
-
-
-def _curves(view: View) -> list[Curve]:
-    """Relative connectivity of the strongest pairs of classes at several times, as in the paper."""
-    label, classes = view.label, view.masked.num_labels
-    try:
-        connectivity = relative_connectivity(
-            view.edges, label, view.masked.time, num_labels=classes, cutoff=view.cutoff
-        )
-    except InputError:  # nothing to count
-        return []
-    source, target = view.edges
-    is_labelled = (label[source] >= 0) & (label[target] >= 0)
-    # Edges of every pair of labels, by own label · classes + neighbour's label.
-    pair = label[target[is_labelled]] * classes + label[source[is_labelled]]
-    edges = np.bincount(pair, minlength=classes**2)
-    # The strongest pairs nearly always have one label; two of each kind are more informative.
-    is_same = np.arange(classes**2) % (classes + 1) == 0
-    chosen: list[int] = []
-    for kind in (is_same, ~is_same):
-        strongest = np.argsort(-np.where(kind, edges, -1), kind="stable")[: MAX_PAIRS // 2]
-        chosen += strongest[kind[strongest] & (edges[strongest] > 0)].tolist()
-    times = view.masked.times[view.known]
-    curves = []
-    for number in chosen:
-        own, neighbour = divmod(number, classes)
-        # The own times with the most edges, in their order.
-        period = view.masked.period[target[is_labelled & (label[target] == own)]]
-        degree = np.bincount(period, minlength=len(view.masked.times))[view.known]
-        strongest = np.sort(np.argsort(-degree, kind="stable")[:MAX_CURVES])
-        own_times = times[strongest[degree[strongest] > 0]]
-        share = [connectivity.row(own, int(time))[neighbour, view.known] for time in own_times]
-        curves.append(
-            Curve(
-                label=own,
-                neighbour=neighbour,
-                edges=int(edges[number]),
-                own_times=listed(own_times),
-                neighbour_times=listed(times),
-                share=listed(share),
-            )
-        )
-    return curves

@@ -31,7 +31,6 @@ SMALL, LARGE = 0.4, 0.7  # the assumption holds up to SMALL, and is violated fro
 MAX_LABELLED = 20_000  # labelled nodes
 MAX_NODES = 200_000  # nodes with or without a label
 MAX_COLUMNS = 512
-SHRINKAGE = 0.05  # of the covariance within classes towards a multiple of the identity
 MIN_NODES = 2  # of a cell; the noise of the mean of fewer is unknown
 # Variance within a class, as a share of the pooled one; a class without noise must not dominate.
 MIN_VARIANCE = 0.1
@@ -48,7 +47,6 @@ class FeatureDrift(AssumptionCheck):
     times: list[int] = field(default_factory=list)  # labelled periods
     # of every labelled period; None where no class has a past
     drift: list[float | None] = field(default_factory=list)
-    along_classes: float | None = None  # the drift in the directions that separate the classes
     all_times: list[int] = field(default_factory=list)  # periods of labelled nodes and targets
     # Distance of the mean of all nodes of a period from that of the labelled nodes.
     all_drift: list[float | None] = field(default_factory=list)
@@ -102,14 +100,12 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     drawn = np.array(
         [(cells.drift(mean, noise, first), cells.distance(mean, noise)) for mean in means]
     )
-    along = _along_classes(label, period, cells, scaled, first)
     all_nodes: NodeIndex = sampled(view.masked.num_nodes, MAX_NODES, rng)
     of_all = _drift_of_all(view, all_nodes, view.features(all_nodes, columns), scale, distance)
     by_period = cells.by_period(len(view.known)) / np.sqrt(max(distance, 1e-12))
     series: dict[str, Any] = {
         "times": listed(view.masked.times[view.known]),
         "drift": listed(by_period),
-        "along_classes": along,
         "all_times": listed(view.masked.times),
         "all_drift": listed(of_all),
     }
@@ -122,46 +118,17 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     low = min(float(low), value)
     high = max(float(high), value)
     status = judge(value, low, high, small=SMALL, large=LARGE)
-    return FeatureDrift(status, _sentence(status, value, along), value, (low, high), **series)
+    return FeatureDrift(status, _sentence(status, value), value, (low, high), **series)
 
 
-def _sentence(status: AssumptionStatus, value: float, along: float | None) -> str:
+def _sentence(status: AssumptionStatus, value: float) -> str:
     drift = f"a class drifts by {value:.2f} times the distance between classes"
-    if along is not None and along < min(value / 2, SMALL):
-        drift += f" (only {along:.2f} in the directions that separate the classes)"
     return {
         HOLDS: f"The features of a class are stable: {drift}.",
         UNCERTAIN: f"The features of a class drift slightly: {drift}.",
         VIOLATED: f"The features of a class drift: {drift}.",
         NOT_TESTABLE: "Too few nodes per class and period, or too noisy features.",
     }[status]
-
-
-def _along_classes(
-    label: np.ndarray, period: np.ndarray, cells: Cells, scaled: np.ndarray, first: int
-) -> float | None:
-    """The statistic in the subspace of linear discriminant analysis, which linear models use."""
-    # Covariance within cells [f, f].
-    centred = cells.values - np.repeat(cells.mean, cells.count, axis=0).astype(np.float32)
-    within = (centred.T @ centred / max(len(centred) - len(cells.count), 1)).astype(np.float64)
-    mean_variance = np.trace(within) / len(within)
-    if mean_variance <= 0:
-        return None
-    # Shrinkage towards the identity, then the map that whitens it [f, f].
-    shrunk = (1 - SHRINKAGE) * within + SHRINKAGE * mean_variance * np.eye(len(within))
-    values, vectors = np.linalg.eigh(shrunk)
-    whitening = vectors / np.sqrt(values)
-    # Directions in which the whitened class means differ [Y − 1, f].
-    class_mean, share, _ = cells.classes(cells.mean, cells.noise)
-    between = np.sqrt(share)[:, None] * (class_mean - share @ class_mean) @ whitening
-    axes = np.linalg.svd(between, full_matrices=False)[2][: len(class_mean) - 1]
-    # The same statistic of the projected features [n, Y − 1].
-    projected = Cells.of(label, period, (scaled @ (whitening @ axes.T)).astype(np.float32))
-    distance = projected.distance(projected.mean, projected.noise)
-    if distance <= 0:
-        return None
-    drift = projected.drift(projected.mean, projected.noise, first)
-    return float(np.sqrt(max(0.0, drift) / distance))
 
 
 def _drift_of_all(

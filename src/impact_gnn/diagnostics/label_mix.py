@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import stats
 
 from impact_gnn.diagnostics.assumption import (
     HOLDS,
@@ -27,16 +26,6 @@ SMALL, LARGE = 0.05, 0.12  # the assumption holds up to SMALL, and is violated f
 MOST_NUMBERS = 1 << 22
 
 
-@dataclass(frozen=True)
-class Independence:
-    """χ² test of the table of periods by labels, and bias-corrected Cramér's V."""
-
-    chi2: float
-    freedom: int
-    p: float
-    cramers_v: float
-
-
 @dataclass(frozen=True, repr=False)
 class LabelMix(AssumptionCheck):
     """Distance between the class proportions of a period and those of all earlier ones."""
@@ -50,7 +39,6 @@ class LabelMix(AssumptionCheck):
     # distance of every period but the first to all before [T − 1]
     to_past: list[float] = field(default_factory=list)
     noise: list[float] = field(default_factory=list)  # sampling noise of the distance [T − 1]
-    independence: Independence | None = None
 
 
 def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
@@ -105,7 +93,6 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
         mix=mix,
         to_past=listed(_to_past(counts)),
         noise=listed(np.sqrt(noise)),
-        independence=_independence(counts),
     )
 
 
@@ -126,16 +113,3 @@ def _statistic(counts: np.ndarray, noise: np.ndarray, times: int) -> float:
     weight = counts.sum(1)[1:][last]
     # Averaged before the root, so that noise of both signs cancels.
     return float(np.sqrt(max(0.0, (weight * square).sum() / weight.sum())))
-
-
-def _independence(counts: np.ndarray) -> Independence:
-    """Test of a table with at least two periods and two labels."""
-    table = counts[:, counts.sum(0) > 0]
-    test = stats.chi2_contingency(table, correction=False)
-    excess = max(0.0, test.statistic - test.dof) / max(table.sum() - 1, 1)
-    return Independence(
-        chi2=float(test.statistic),
-        freedom=int(test.dof),
-        p=float(test.pvalue),
-        cramers_v=float(np.sqrt(min(1.0, excess / (min(table.shape) - 1)))),
-    )

@@ -6,9 +6,8 @@ the cutoff together; none of their labels is used.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,19 +24,6 @@ MAX_NODES = 1 << 18  # whose messages alignments are computed from
 MAX_PERIODS = 40  # the last ones
 PER_PERIOD = 400  # nodes of a period to measure
 MAX_TARGETS = 2000  # targets to measure
-MAX_CLASSES = 8  # classes to compare over time
-PER_CLASS = 100  # nodes of a class on either side whose risks are compared
-
-
-@dataclass(frozen=True)
-class ClassDistance:
-    """W1 between messages of a class and of its last labelled period, and bounds by theorems."""
-
-    measured: float
-    mean_gap: float
-    equal_means: float
-    theorem_4_3: float
-    trivial: float
 
 
 @dataclass(frozen=True)
@@ -50,22 +36,6 @@ class Distances:
     overall: float  # mean of sliced W1 over periods, less the noise, weighted by nodes
     # share of the variance of labelled messages between classes, less the noise
     separation: float | None
-    # classes at different times; None where there is one labelled period
-    classes: ClassDistance | None
-
-
-@dataclass(frozen=True)
-class Risk:
-    """Loss of a linear head on the last labelled period; see `bounds.risk_bound`."""
-
-    gap: float  # excess over the earlier periods
-    mix: float  # part of the bound by changed class proportions
-    bound: float  # by class proportions and the shift of messages within classes
-
-    def __str__(self) -> str:
-        status = "holds" if self.gap <= self.bound + 1e-9 else "violated"
-        bound = f"bound {self.bound:.3f}, {self.mix:.3f} of it by class proportions"
-        return f"risk gap on the last labelled period {self.gap:.3f}, {bound} ({status})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,27 +50,18 @@ class MessageShift:
     # sliced W1 that the targets would have to a sample of themselves of each period's size
     noise: list[float]
     methods: dict[str, Distances]  # weightings, and alignments of plain messages
-    risk: Risk | None = None  # of plain messages; None where there is one labelled period
 
     def average(self, values: list[float]) -> float:
         """Mean over periods, weighted by their nodes."""
         return float(np.average(values, weights=self.count))
 
     def __str__(self) -> str:
-        lines = [
-            f"{'':14}{'sliced W1':>10}{'mean':>8}{'covar.':>8}"
-            f"{'separation':>12}{'class W1':>10}{'Thm 4.3':>9}"
-        ]
+        lines = [f"{'':14}{'sliced W1':>10}{'mean':>8}{'covar.':>8}{'separation':>12}"]
         for name, method in self.methods.items():
             separation = "" if method.separation is None else f"{method.separation:.3f}"
-            within = ""
-            if method.classes is not None:
-                within = f"{method.classes.measured:>10.3f}{method.classes.theorem_4_3:>9.3f}"
             moments = f"{self.average(method.mean):>8.3f}{self.average(method.second):>8.3f}"
-            row = f"{name:14}{method.overall:>10.3f}{moments}{separation:>12}{within}"
+            row = f"{name:14}{method.overall:>10.3f}{moments}{separation:>12}"
             lines.append(row.rstrip())
-        if self.risk is not None:
-            lines.append(str(self.risk))
         return "\n".join(lines)
 
 
@@ -168,7 +129,6 @@ def message_shift(
         silent=listed(silent),
         noise=listed(noise),
         methods=methods,
-        risk=sample.risk(measured, seed),
     )
 
 
@@ -216,7 +176,6 @@ class Sample:
             sliced=sliced,
             overall=float(np.sqrt(square)),
             separation=self._separation(values),
-            classes=self._class_distance(values, seed),
         )
 
     def noise(self, message: np.ndarray, seed: int, rng: np.random.Generator) -> np.ndarray:
@@ -230,22 +189,6 @@ class Sample:
         values = np.concatenate([*drawn, targets])
         distance = bounds.shift(values, group, num_slices=32, seed=seed)
         return distance.sliced[np.searchsorted(distinct, sizes)]
-
-    def risk(self, message: np.ndarray, seed: int) -> Risk | None:
-        """Risk of a head of the earlier labelled periods on the last one; no target is used."""
-        is_earlier = self.group < self.last - 1
-        is_later = self.group == self.last - 1
-        if not np.isin(self.label[is_later], self.label[is_earlier]).any():
-            return None
-        risk = bounds.risk_bound(
-            message[is_earlier],
-            self.label[is_earlier],
-            message[is_later],
-            self.label[is_later],
-            most=PER_CLASS,
-            seed=seed,
-        )
-        return Risk(risk.gap, risk.mix, risk.bound)
 
     def _scaled(self, message: np.ndarray) -> np.ndarray:
         """Messages whose targets have variance 1 per column on average."""
@@ -266,26 +209,6 @@ class Sample:
         between = (count[:, None] * (mean - part.mean(0)) ** 2).sum() - chance
         total = ((part - part.mean(0)) ** 2).sum() + within
         return float(max(between, 0.0) / total) if total > 0 else None
-
-    def _class_distance(self, values: np.ndarray, seed: int) -> ClassDistance | None:
-        """W1 of a class between its periods and its bounds, averaged over the largest classes."""
-        size = np.bincount(self.label[self.group == self.last - 1])
-        largest = np.argsort(-size, kind="stable")[:MAX_CLASSES]
-        is_compared = (self.group < self.last) & np.isin(self.label, largest[size[largest] > 1])
-        if self.last < 2 or not is_compared.any():
-            return None
-        label = self.label[is_compared]
-        group = self.group[is_compared]
-        compared = bounds.compare(values[is_compared], label, group, num_slices=8, seed=seed)
-        # Mean over classes and periods, weighted by their nodes.
-        num_nodes = Counter(zip(label.tolist(), group.tolist(), strict=True))
-        weight = [num_nodes[pair.label, pair.time] for pair in compared]
-        if not sum(weight):
-            return None
-        table = [
-            [getattr(pair, field.name) for field in fields(ClassDistance)] for pair in compared
-        ]
-        return ClassDistance(*np.average(table, axis=0, weights=weight).tolist())
 
 
 def _there_and_back(graph: TemporalGraph) -> tuple[Triple, ...] | None:

@@ -54,6 +54,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
         ahead: How many edges before its use a row is prefetched.
     """
     indptr, indices, weight = csr
+    # Factors of the edges of a tile, and float64 sums of the columns of a heavy row.
     factor = np.empty(TILE, table.dtype)
     wide = np.empty(columns[1])
     one = table.dtype.type(1)
@@ -73,7 +74,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
     for v in range(rows[0], rows[1]):
         first = borders[v]
         end = borders[v + 1]
-        heavy = end - first > TILE
+        heavy = end - first > TILE  # several tiles, whose sums are added in float64
         if heavy:
             for c in range(columns[0], columns[1]):
                 sums[c] = 0
@@ -87,7 +88,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
         base = target_period[v] * periods[2]
         while True:
             last = min(first + TILE, end)
-            step = ahead if last + ahead <= num_edges else 0
+            step = ahead if last + ahead <= num_edges else 0  # no prefetch beyond the edges
             edges = first, last, v, heavy, last == end, self_loop, step, base
             how = kind
             c = columns[0]
@@ -106,6 +107,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
                 else:
                     weight_sum = _block(zeros(1, values[0]), block, *rest)
                     c += 1
+                # The first columns looked up the factors; the others of the tile reuse them.
                 if how == LOOK_UP:
                     how = KNOWN
                     if divide:
@@ -123,6 +125,7 @@ def row_sums(rows, csr, table, periods, out):
     source_period, target_period, num_periods = periods
     for v in range(rows[0], rows[1]):
         total = 0.0
+        # Row of the flat table that belongs to the period of v.
         base = np.uintp(target_period[v]) * num_periods
         for e in range(indptr[v], indptr[v + 1]):
             factor = table[base + source_period[np.uintp(indices[e])]] if len(table) else 1.0
@@ -177,10 +180,12 @@ def _block(total, block, source, has, parts, x, out):
             total = multiply_add(
                 total, factors[e - first], values, np.int64(source[e]) * stride + c
             )
+    # With one tile the scale of the row is known now; with more, after the last one.
     if how == LOOK_UP and divide:
         row_scale = 1 / weight_sum if weight_sum > 0 else 0.0
     if self_loop and finished:
         total = multiply_add(total, loop_scale, values, v * stride + c)
+    # A light row is stored; a heavy one is added to its sums, and stored after its last tile.
     where = v * out[1] + c
     if not heavy:
         store(out[0], where, total, row_scale)

@@ -52,7 +52,7 @@ from impact_gnn.nn import (
 from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, smoothing_paths
-from impact_gnn.statistics import Scale, paired
+from impact_gnn.statistics import Scale
 
 VALIDATION_SHARE = 0.1  # least share of the labels in the validation periods
 STAGES = Reliable(stages=3)  # of a method with "stages"
@@ -90,7 +90,7 @@ class _FitData:
 class _Validated:
     """The decisions of the validation rows: numbers of rounds, and the corrections that follow.
 
-    `learner` is the pipeline to train: this one, or one without parts that did not improve it.
+    `learner` is the pipeline to train.
     """
 
     learner: Pipeline
@@ -351,7 +351,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     @property
     def _needs_validation(self) -> bool:
         """Whether a part of the method has more to choose than `FitSettings` holds."""
-        return any(part.must_improve or part.adjust is not None for part in self._method.parts)
+        return any(part.adjust is not None for part in self._method.parts)
 
     def _train_with(self, data: _FitData, settings: FitSettings) -> _Validated:
         """Train on all labels with known settings; without rounds, for as long as allowed."""
@@ -377,21 +377,12 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         split = Split(
             np.searchsorted(data.nodes, nodes.train), np.searchsorted(data.nodes, nodes.valid)
         )
-        learner = self
         stages = self._best_stages(data, split, cutoff)
-        optional = [part.name for part in self._method.parts if part.must_improve]
-        if optional:
-            method = self._method.without(*optional)
-            simpler = Pipeline(**self.get_params() | {"method": method})
-            simpler_stages = simpler._best_stages(data, split, cutoff)
-            if not _is_more_accurate(stages[-1], simpler_stages[-1], data.label, split.valid):
-                learner = simpler
-                stages = simpler_stages
         smoothing = None
         if "smooth" in self._method:
             smoothing = self._best_smoothing(stages[-1], data, cutoff, split.valid)
         return _Validated(
-            learner=learner,
+            learner=self,
             stages=stages,
             smoothing=smoothing,
             evidence=self._prior_evidence(data, stages[-1], split.valid),
@@ -605,8 +596,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         early = positions[graph.time[positions] < period]
         if len(early):
             raise InputError(
-                f"node {graph.ids[early[0]]} is of {graph.name_of(int(graph.time[early[0]]))}, "
-                f"but nodes from {graph.name_of(period)} on are predicted; name those alone."
+                f"node {graph.ids[early[0]]} is in period {graph.name_of(int(graph.time[early[0]]))}, "
+                f"but nodes from {graph.name_of(period)} on are predicted; pass only those."
             )
         return positions
 
@@ -938,15 +929,6 @@ def _features_of(inputs: Inputs) -> np.ndarray:
     if inputs.graph.x is None:
         raise InputError("the graph has no features; use a model that takes hops as input.")
     return np.asarray(inputs.graph.x, np.float32)
-
-
-def _is_more_accurate(ours: Stage, theirs: Stage, label: np.ndarray, rows: RowIndex) -> bool:
-    """Tell whether one stage is more accurate than another by more than the standard error."""
-    if len(rows) < 2:
-        return False
-    hits = [stage.predict_proba(rows).argmax(1) == label[rows] for stage in (ours, theirs)]
-    gain = paired(*hits)
-    return gain.value > gain.error
 
 
 def _num_validation_periods(time: np.ndarray) -> int:

@@ -297,6 +297,7 @@ class Explainer:
         can_remove: bool,
     ) -> list[Neighbour]:
         """Return the nodes with the largest contributions."""
+        # Sum over members and inputs, in units of the ensemble's probabilities.
         contributions = defaultdict[TypedNode, float](float)
         # by node: its weight in the first message that contains it, and that message
         messages: dict[TypedNode, tuple[float, _Member, Block]] = {}
@@ -319,11 +320,15 @@ class Explainer:
             label = -1
             if kind == self.graph.target:
                 label = member.known_label[index]
+            period = None
+            if nodes.time is not None:
+                period = self.graph.name_of(int(nodes.time[index]))
+            ids = range(nodes.num_nodes) if nodes.ids is None else nodes.ids
             neighbour = Neighbour(
-                id=str(index if nodes.ids is None else nodes.ids[index]),
+                id=str(ids[index]),
                 kind=kind,
-                period=None if nodes.time is None else self.graph.name_of(int(nodes.time[index])),
-                label=None if label < 0 else self.names[label],
+                period=period,
+                label=self.names[label] if label >= 0 else None,
                 steps=len(block.path or ()),
                 weight=weight,
                 plain_weight=member.plain_weight(question.node_index, block, index),
@@ -341,11 +346,12 @@ class Explainer:
             member.weight * member.predict_changed(question, without, plain)
             for member in self.members
         ]
+        # Probabilities [num_labels] before and after the change, at the ensemble's temperature.
         before, after = tempered(
             np.stack([self.mean[question.target_index], np.sum(changed, 0)]),
             self.model.calibration.temperature,
         )
-        # the factors of the classes that calibration applied before the change
+        # The factors of the classes that calibration applied before the change [num_labels].
         after *= self.calibrated[question.target_index] / before
         return float(after[question.label] / after.sum())
 
@@ -413,6 +419,7 @@ class _Member:
         """What label hops read: the known labels [N], or probabilities of earlier stages [N, Y]."""
         if self.soft_labels is None:
             return self.known_label
+        # From rows of the task [rows, Y] to nodes [N, Y]; other nodes have no probabilities.
         probabilities = np.zeros((len(self.known_label), self.soft_labels.shape[1]), np.float32)
         probabilities[self.inputs.rows] = self.soft_labels
         return probabilities
@@ -446,6 +453,7 @@ class _Member:
     @cached_property
     def mean_row(self) -> np.ndarray:
         """The mean of the labelled rows [columns]; hops were scaled to a mean of 0."""
+        # Rows whose label is known; only label hops have a mean other than 0.
         row_index = np.flatnonzero(self.known_label[self.inputs.rows] >= 0)
         label_means = [
             np.asarray(hop[row_index]).mean(0, dtype=np.float64) for hop in self.task.label_hops
@@ -469,6 +477,7 @@ class _Member:
         """Return a source's weight without time weights; None where the method has none."""
         if self.method.weighting == "plain":
             return None
+        # A source may be reached along several paths; their weights add up.
         index, weights = self.receptive_field(node_index, plain=True).sources(block)
         return float(weights[index == source].sum())
 
@@ -479,7 +488,8 @@ class _Member:
         split = self._split_graph if self.reads_graph else self._split_row
         inputs, error = split(question)
         parts = [Part(source.block.name, source.total) for source in inputs]
-        # the two probabilities after and before smoothing and adjustments
+        # The two probabilities after and before smoothing and adjustments; both differ by what
+        # these steps added.
         classes = [question.label, question.runner_up]
         probability, runner_up_probability = self.probabilities[
             question.target_index, classes
@@ -491,6 +501,7 @@ class _Member:
         if is_adjusted or self.fitted.smoothing is not None:
             smoothing = probability - runner_up_probability - p + q
         log_odds = float(question.log_odds(raw))
+        # Log-odds = those of an average node + contributions of the inputs + error.
         voice = Voice(
             name=self.name,
             share=self.weight,
@@ -502,7 +513,8 @@ class _Member:
             error=abs(error),
             smoothing=smoothing,
         )
-        # the slope of probabilities over log-odds, at 0 its limit
+        # The slope of probabilities over log-odds, at 0 its limit: it turns contributions to
+        # log-odds into contributions to p − q.
         slope = (p - q) / log_odds if abs(log_odds) > 1e-6 else (p + q) / 2
         return MemberExplanation(voice, inputs, self.weight * slope)
 
@@ -515,6 +527,7 @@ class _Member:
         row_index = self.row_index(node_index)
         row = self.task.matrix(row_index)[0]
         contributions, slopes, error = self._split_columns(row, question)
+        # Every block is a range of the row's columns; hops are split further, over nodes.
         sources = []
         end = 0
         for block, hop in self.matrices:
@@ -528,6 +541,7 @@ class _Member:
                 values = self._node_values(block, node_index, index)
                 mean = self.mean_row[columns]
                 offsets = _block_rows(block, hop, values, row_index) - mean  # [nodes, columns]
+                # Trees: nodes share a column's contribution. Networks: slope · weight · offset.
                 if slopes is None:
                     shares = _share_by_side(weights, offsets, row[columns] - mean)
                     by_node = shares @ contributions[columns]
@@ -551,8 +565,8 @@ class _Member:
         head = self.fitted.head
         if isinstance(head, TreesHead):
             assert head.booster is not None
+            # TreeSHAP of one row, flat; [classes, columns + 1], the last one is the expected score.
             shapley = np.asarray(head.booster.predict(row[None], pred_contrib=True))
-            # [classes, columns + 1]: the last one is the expected score
             by_class = shapley.reshape(self.fitted.num_labels, -1)[:, :-1]
             return _ColumnSplit(question.difference(by_class.T), slopes=None, error=0.0)
         if isinstance(head, PriorHead):  # all rows have the same probabilities
@@ -561,6 +575,7 @@ class _Member:
             raise InputError(
                 f"a {type(head).__name__} cannot be explained; use trees or a network."
             )
+        # A network reads the row as separate matrices: hops first, then label hops.
         model = head.model
         widths = [*head.shape.hops, *head.shape.label_hops]
         count = len(head.shape.hops)
@@ -569,6 +584,7 @@ class _Member:
             matrices = point[None].split(widths, dim=1)
             return question.difference(model(matrices[:count], matrices[count:])[0])
 
+        # Integrated gradients: mean slope on the line times the distance walked [columns].
         device = next(model.parameters()).device
         line = torch.tensor(np.stack([row, self.mean_row]), dtype=torch.float32, device=device)
         slopes, error = _mean_slopes(log_odds, line[0], line[1], ROW_STEPS)
@@ -602,6 +618,7 @@ class _Member:
             if not len(index):
                 continue
             remaining[index] = False
+            # The block's features are shown as the mean of its nodes [columns].
             row = x[index].mean(0).numpy()
             label_name = OWN_PSEUDO_LABEL if block.name == OWN else f"labels, {block.name}"
             labels = replace(block, name=label_name, labels=True)
@@ -635,7 +652,7 @@ class _Member:
         mean: np.ndarray,
     ) -> list[Feature]:
         """Describe the columns of a block, with the values of a row in the units of the data."""
-        # feature hops were scaled, label hops were not
+        # Units to undo the scaling [columns]: feature hops were scaled, label hops were not.
         num_labels = len(row) - sum(len(scale.mean) for scale in self.fitted.scales)
         unit = np.concatenate([*(s.scale for s in self.fitted.scales), np.ones(num_labels)])
         offset = np.concatenate([*(s.mean for s in self.fitted.scales), np.zeros(num_labels)])
@@ -663,6 +680,7 @@ class _Member:
             x = self.inputs.graph.nodes[block.kind].x
             assert x is not None  # paths begin at types with features
             return np.asarray(x[index], np.float32)
+        # Soft labels are rows of probabilities already; codes become one-hot rows.
         label = self.receptive_field(node_index).label[index]
         if label.ndim == 2:
             return label
@@ -695,9 +713,11 @@ class _Member:
             row = np.asarray(hop[row_index])
             if block.path:
                 index, weights = self.receptive_field(node_index, plain).sources(block, without)
+                # The message without the node or with plain weights [f], aligned and scaled again.
                 mean = weights @ self._node_values(block, node_index, index)
                 row = _block_rows(block, hop, mean[None], row_index)
             rows.append(row)
+        # A task of this one row: hops first, then label hops.
         count = len(self.task.hops)
         return HopTask(rows[:count], rows[count:])
 
@@ -721,6 +741,7 @@ def _mean_slopes(
         point = (mean + position**2 * (x - mean)).requires_grad_()
         gradient = torch.autograd.grad(log_odds(point), point)[0]
         slopes += position / middle.sum() * gradient
+    # Exact difference between both ends; what the integral misses is its error.
     with torch.no_grad():
         total = float(log_odds(x) - log_odds(mean.expand_as(x)))
     return slopes.cpu().numpy(), total - float((slopes * (x - mean)).sum())
@@ -739,6 +760,7 @@ def _share_by_side(weights: np.ndarray, offsets: np.ndarray, distance: np.ndarra
 
     Shares of a column sum to 1; where no node is on that side, they are the weights.
     """
+    # Weight times distance on the row's side of the mean, 0 on the other side.
     share = weights[:, None] * np.maximum(offsets * np.sign(distance), 0)
     share = np.where(share.sum(0) > 0, share, weights[:, None])
     return share / share.sum(0)
@@ -751,6 +773,7 @@ def _changed_operator(operator: Operator, without: TypedNode | None, plain: bool
         return replace(operator, table=np.ones_like(operator.table), balanced=False)
     if without is None:
         return operator
+    # Weights of edges into the node and out of it become 0; the structure stays.
     node_index = without[1]
     weight = np.ones(csr.num_edges, np.float32) if csr.weight is None else np.array(csr.weight)
     weight[csr.indices == node_index] = 0

@@ -9,14 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import torch
-
-from impact_gnn.data.convert import GraphLike, as_temporal_graph
-from impact_gnn.data.pyg import to_pyg
-from impact_gnn.graph.neighbourhood import positions_of
 
 TERMINAL_WIDTH = 80
 SMALLEST_COLUMN = 8
@@ -149,45 +141,6 @@ class NodeExplanation:
             f"{neighbour.contribution:+.3f}",
             "" if neighbour.without is None else f"-> {neighbour.without:.2f}",
         )
-
-    def to_pyg(self, graph: GraphLike) -> Any:
-        """Return a `torch_geometric.explain.Explanation` with contributions as masks.
-
-        A graph with several node types becomes a `HeteroExplanation`. `node_mask` [N, 1] holds the
-        contributions of the strongest neighbours, and of the own features for the node itself.
-        `edge_mask` [E] of an edge between two such nodes is that of the end with more steps, else
-        0. `get_explanation_subgraph()` is then the part of the graph that supports the label.
-        """
-        from torch_geometric.explain import Explanation, HeteroExplanation
-
-        graph = as_temporal_graph(graph)
-        explanation_class: Any = HeteroExplanation if graph.is_hetero else Explanation
-        explanation = explanation_class.from_dict(to_pyg(graph).to_dict())
-        # by type: steps to the explained node (-1 for nodes that are not listed), contributions
-        steps = {kind: np.full(part.num_nodes, -1) for kind, part in graph.nodes.items()}
-        adds = {kind: np.zeros(part.num_nodes, np.float32) for kind, part in graph.nodes.items()}
-        for neighbour in self.neighbours:
-            node_index = positions_of(graph, neighbour.id, neighbour.kind)[0]
-            steps[neighbour.kind][node_index] = neighbour.steps
-            adds[neighbour.kind][node_index] = neighbour.contribution
-        node_index = positions_of(graph, self.id, self.kind)[0]
-        steps[self.kind][node_index] = 0
-        adds[self.kind][node_index] = sum(
-            part.contribution for part in self.parts if part.name == OWN
-        )
-        for kind, values in adds.items():
-            store = explanation[kind] if graph.is_hetero else explanation
-            store.node_mask = torch.from_numpy(values[:, None])
-        for triple, relation in graph.relations.items():
-            source, _, target = triple
-            u, v = relation.edge_index
-            source_steps = steps[source][u]
-            target_steps = steps[target][v]
-            mask = np.where(source_steps > target_steps, adds[source][u], adds[target][v])
-            mask[(source_steps < 0) | (target_steps < 0) | (source_steps == target_steps)] = 0
-            store = explanation[triple] if graph.is_hetero else explanation
-            store.edge_mask = torch.from_numpy(mask)
-        return explanation
 
 
 def _part_row(part: Part) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -
         ids = np.arange(part.num_nodes)
     names = [str(name) for name in np.asarray(node_ids).reshape(-1).tolist()]
     if not names:
-        raise InputError(f"no {kind} is named; give at least one id.")
+        raise InputError(f"no {kind} ids were passed; pass at least one.")
     is_number = ids.dtype.kind in "iu"
     unknown = [name for name in names if is_number and not name.lstrip("-").isdigit()]
     if not unknown:
@@ -109,6 +109,6 @@ def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -
         position[candidate[nodes]] = nodes
         unknown = [names[k] for k in np.flatnonzero(position[place] < 0)]
     if unknown:
-        examples = f"ids of {part.num_nodes:,} nodes are such as {listing(ids[:3].tolist())}"
-        raise InputError(f"there is no {kind} with the id {unknown[0]!r}; {examples}.")
+        examples = f"the {part.num_nodes:,} ids look like {listing(ids[:3].tolist())}"
+        raise InputError(f"no {kind} has the id {unknown[0]!r}; {examples}.")
     return position[place]

@@ -25,7 +25,7 @@ from impact_gnn.backtesting.effort import SMALL
 from impact_gnn.backtesting.fits import FitTask, SharedGraph, check_jobs, fit_pipeline, num_jobs
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
-from impact_gnn.diagnostics import FEATURE_MAPS, Diagnosis, diagnose
+from impact_gnn.diagnostics import Diagnosis, diagnose
 from impact_gnn.engines import Engine, or_memory
 from impact_gnn.estimators import (
     Calibration,
@@ -75,7 +75,6 @@ def run(
     embed: str = "none",
     seed: int = 0,
     table: str = "csv",
-    feature_map: str = "pca",
     engine: Engine | None = None,
     jobs: int | str = "auto",
     progress: bool | Progress = False,
@@ -111,7 +110,6 @@ def run(
         seed: Seed of everything random.
         table: "csv", "raw.csv" (ids that look like formulas stay as they are) or "parquet" for the
             predictions.
-        feature_map: "pca" or "tsne", the projection of the map of the features in the report.
         engine: Where to propagate; in memory by default. It never changes the result.
         jobs: Fits at once, each in a process with one thread; "auto" takes all cores for longer
             searches, as far as memory allows. It never changes the result.
@@ -122,7 +120,6 @@ def run(
     checks.choice("effort", effort, EFFORTS)
     check_jobs(jobs)
     folds = EFFORTS[effort].folds if folds is None else folds
-    checks.choice("feature_map", feature_map, FEATURE_MAPS)
     checks.choice("table", table, TABLES)
     for name, value, most in (
         ("hops", hops, MOST_HOPS),
@@ -156,7 +153,6 @@ def run(
         embed=embed,
         seed=seed,
         table=table,
-        feature_map=feature_map,
     )
     pipeline = options.pipeline(model).checked()
     identity = {"graph": graph_digest(view), **encode(options)}
@@ -291,7 +287,6 @@ class _Stages:
         engine = self.engine.child("diagnosis")
         diagnosis = diagnose(
             self.view,
-            feature_map=self.options.feature_map,
             seed=self.options.seed,
             engine=engine,
             progress=self.watcher,

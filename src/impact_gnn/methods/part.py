@@ -140,8 +140,6 @@ class Part:
         loss_term: Hook `RowContext → term of a network's loss`, or None for no term.
         propagation: Hook `(operator, seed) → Propagation` of a network over the graph.
         training: Hook `Training → Training`: another way to train a network.
-        must_improve: The part is dropped from a fit in which it does not improve the validation
-            accuracy by more than one standard error.
         adjust: Hook `(probabilities, unsmoothed probabilities, PriorEvidence) → probabilities`.
     """
 
@@ -172,7 +170,6 @@ class Part:
     loss_term: Callable[[RowContext], Term | None] | None = None
     propagation: Callable[[Operator, int], Propagation] | None = None
     training: Callable[[Training], Training] | None = None
-    must_improve: bool = False
     adjust: Callable[[np.ndarray, np.ndarray, PriorEvidence], np.ndarray] | None = None
 
     @property

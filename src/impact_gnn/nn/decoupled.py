@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from impact_gnn import checks
 from impact_gnn.nn.blocks import Dropout, ResidualMLP, encoder, label_branch, mlp
 
 
@@ -102,11 +101,11 @@ class SIGN(nn.Module):
 class GAMLP(nn.Module):
     """Graph attention MLP: logits = f(Σ_k α_k H_k) + MLP(labels), α a softmax over a node's hops.
 
-    The score of hop k compares H_k with a reference: for "recursive" attention the weighted mean of
-    the hops before it, for "jk" (jumping knowledge) an MLP of all hops. The features themselves are
-    added to h = Σ_k α_k H_k once more (the residual). f is a `ResidualMLP`, whose layers all read
-    h. Label hops have a branch of their own, whose logits are added at the end; they hold known
-    labels, and in later training stages confident predictions.
+    The score of hop k compares H_k with the weighted mean of the hops before it (the original's
+    recursive attention). The features themselves are added to h = Σ_k α_k H_k once more (the
+    residual). f is a `ResidualMLP`, whose layers all read h. Label hops have a branch of their own,
+    whose logits are added at the end; they hold known labels, and in later training stages
+    confident predictions.
 
     After Zhang, Yin, Sheng et al.: Graph Attention Multi-Layer Perceptron, KDD 2022. The original
     reads labels nine hops away, through which a node reads its own label. Ours come from one and
@@ -124,7 +123,7 @@ class GAMLP(nn.Module):
         norm: "batch", "layer" or "none", in encoders and f.
 
     Examples:
-        >>> model = GAMLP([5, 5, 5], 10, hidden=16, attention="jk", label_channels=[10])
+        >>> model = GAMLP([5, 5, 5], 10, hidden=16, label_channels=[10])
         >>> model([torch.randn(7, 5) for _ in range(3)], [torch.rand(7, 10)]).shape
         torch.Size([7, 10])
     """
@@ -135,56 +134,46 @@ class GAMLP(nn.Module):
         num_labels: int,
         hidden: int = 256,
         *,
-        attention: str = "recursive",
         label_channels: Sequence[int] = (),
         num_layers: int = 2,
         encoder_layers: int = 1,
         label_layers: int = 2,
         norm: str = "layer",
-        residual: bool = True,
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        checks.choice("attention", attention, ("recursive", "jk"))
         self.encode = nn.ModuleList(
             encoder(width, hidden, dropout, layers=encoder_layers, norm=norm)
             for width in in_channels
         )
-        self.attend = _HopAttention(len(in_channels), hidden, attention)
-        self.residual = nn.Linear(in_channels[0], hidden) if residual else None
+        self.attend = _HopAttention(hidden)
+        self.residual = nn.Linear(in_channels[0], hidden)
         last = ResidualMLP(hidden, hidden, num_labels, num_layers, dropout, norm=norm)
         self.classify = nn.Sequential(nn.PReLU(), Dropout(dropout), last)
         self.label_branch = label_branch(label_channels, hidden, num_labels, label_layers, dropout)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         encoded = [encode(values) for encode, values in zip(self.encode, hops, strict=True)]
-        attended = self.attend(encoded)
-        if self.residual is not None:
-            attended = attended + self.residual(hops[0])
-        logits = self.classify(attended)
+        logits = self.classify(self.attend(encoded) + self.residual(hops[0]))
         if self.label_branch is None:
             return logits
         return logits + self.label_branch(torch.cat([*label_hops], dim=1))
 
 
 class _HopAttention(nn.Module):
-    """The weighted mean of the hops [n, width]; scores compare with a reference, see `GAMLP`."""
+    """The weighted mean of the hops [n, width]; a hop is compared with the mean of those before."""
 
-    def __init__(self, num_hops: int, width: int, kind: str) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.reference: nn.Module | None = None
-        if kind == "jk":
-            self.reference = mlp([num_hops * width, width, width], norm="none")
         self.score = nn.Linear(2 * width, 1)
 
     def forward(self, hops: Sequence[Tensor]) -> Tensor:
-        reference = hops[0] if self.reference is None else self.reference(torch.cat([*hops], dim=1))
+        mean = hops[0]
         scores: list[Tensor] = []
         for k, hop in enumerate(hops):
-            scores.append(torch.sigmoid(self.score(torch.cat([reference, hop], dim=1))))
-            if self.reference is None:  # recursive: the weighted mean of the hops so far
-                reference = _weighted_mean(scores, hops[: k + 1])
-        return reference if self.reference is None else _weighted_mean(scores, hops)
+            scores.append(torch.sigmoid(self.score(torch.cat([mean, hop], dim=1))))
+            mean = _weighted_mean(scores, hops[: k + 1])
+        return mean
 
 
 def _weighted_mean(scores: Sequence[Tensor], hops: Sequence[Tensor]) -> Tensor:

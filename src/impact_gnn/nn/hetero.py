@@ -20,7 +20,8 @@ class SeHGNN(nn.Module):
     own. Then the metapaths of a node attend to each other:
     h_i = e_i + γ Σ_j softmax_j(q_i·k_j) v_j, with γ learned from zero, so that training begins
     without attention. Label metapaths are further metapaths, and together they have a branch of
-    their own, whose logits are added at the end.
+    their own, whose logits are added at the end. The features are added once more before the last
+    layers.
 
     After Yang, Yan, Pan, Ye, Fan: Simple and Efficient Heterogeneous Graph Neural Network, AAAI
     2023. The original has encoder_layers=2, label_layers=4 and norm="batch" ("sehgnn-original" of
@@ -33,7 +34,6 @@ class SeHGNN(nn.Module):
         encoder_layers: Layers that encode a metapath.
         label_layers: Linear layers of the branch of labels; 0 for no such branch.
         norm: "batch", "layer" or "none", between the last layers.
-        residual: Add the features once more before the last layers.
 
     Examples:
         >>> model = SeHGNN([5, 5, 8], 10, hidden=16, label_channels=[10])
@@ -48,12 +48,10 @@ class SeHGNN(nn.Module):
         hidden: int = 512,
         *,
         label_channels: Sequence[int] = (),
-        heads: int = 1,
         num_layers: int = 2,
         encoder_layers: int = 1,
         label_layers: int = 1,
         norm: str = "layer",
-        residual: bool = True,
         dropout: float = 0.5,
         input_dropout: float = 0.1,
     ) -> None:
@@ -63,9 +61,9 @@ class SeHGNN(nn.Module):
         self.encode = nn.ModuleList(
             encoder(width, hidden, dropout, layers=encoder_layers) for width in widths
         )
-        self.fuse = SemanticFusion(hidden, heads=heads)
+        self.fuse = SemanticFusion(hidden)
         self.join = nn.Linear(len(widths) * hidden, hidden)
-        self.residual = nn.Linear(in_channels[0], hidden) if residual else None
+        self.residual = nn.Linear(in_channels[0], hidden)
         last = mlp([hidden] * num_layers + [num_labels], dropout, norm=norm)
         self.classify = nn.Sequential(nn.PReLU(), Dropout(dropout), last)
         self.label_branch = label_branch(label_channels, hidden, num_labels, label_layers, dropout)
@@ -74,9 +72,7 @@ class SeHGNN(nn.Module):
         hops = [self.input_dropout(values) for values in hops]
         inputs = zip(self.encode, [*hops, *label_hops], strict=True)
         fused = self.fuse(torch.stack([encode(values) for encode, values in inputs], dim=1))
-        joined = self.join(fused.flatten(1))
-        if self.residual is not None:
-            joined = joined + self.residual(hops[0])
+        joined = self.join(fused.flatten(1)) + self.residual(hops[0])
         logits = self.classify(joined)
         if self.label_branch is None:
             return logits
@@ -87,32 +83,24 @@ class SemanticFusion(nn.Module):
     """Attention among the metapaths e [n, m, width] of each node.
 
     e_i + γ Σ_j softmax_j(σ(q_i·k_j / √d)) v_j, where σ is a leaky ReLU, so that very negative
-    scores do not exclude a metapath. Queries and keys have `narrower` times fewer columns than
-    values; they only rank a few metapaths.
+    scores do not exclude a metapath. Queries and keys have a quarter of the columns of values; they
+    only rank a few metapaths.
     """
 
-    def __init__(self, width: int, *, heads: int = 1, narrower: int = 4) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        if heads < 1 or width % heads:
-            raise InputError(
-                f"{width} columns cannot be divided among {heads} heads; choose a divisor."
-            )
-        self.heads = heads
-        rank = heads * max(width // heads // narrower, 1)
+        rank = max(width // 4, 1)
         self.query = nn.Linear(width, rank)
         self.key = nn.Linear(width, rank)
         self.value = nn.Linear(width, width)
         self.gamma = nn.Parameter(torch.zeros(1))
 
     def forward(self, encoded: Tensor) -> Tensor:
-        # Each [n, m, width] → [n, heads, m, width / heads].
-        query, key, value = (
-            layer(encoded).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for layer in (self.query, self.key, self.value)
-        )
-        scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-        attended = torch.softmax(leaky_relu(scores, 0.2), dim=-1) @ value
-        return encoded + self.gamma * attended.transpose(1, 2).flatten(2)
+        query = self.query(encoded)
+        # scores of all pairs of metapaths [n, m, m]
+        scores = query @ self.key(encoded).mT / query.shape[-1] ** 0.5
+        attended = torch.softmax(leaky_relu(scores, 0.2), dim=-1) @ self.value(encoded)
+        return encoded + self.gamma * attended
 
 
 class RpHGNN(nn.Module):

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,22 +46,6 @@ class Epoch:
     seconds: float
 
 
-class RowSchedule(Protocol):
-    """Selects the training rows of an epoch."""
-
-    @property
-    def whole_from(self) -> int:
-        """The first epoch from which on all rows are used."""
-
-    def is_complete(self, epoch: int) -> bool:
-        """Tell whether an epoch uses all rows, so that it may be the best one."""
-
-    def choose(
-        self, epoch: int, loss: Tensor, labels: Tensor, memory: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return positions of the rows to use and the next `memory`, given all losses."""
-
-
 @dataclass(frozen=True)
 class Training:
     """How to train.
@@ -73,7 +57,7 @@ class Training:
             bits.
         device: "auto" (CUDA, then MPS, then CPU), "cpu", "cuda" or "mps".
         refit: Train anew on all labelled rows, for the number of epochs of the best one.
-        row_schedule: Selects the training rows of an epoch; None for all.
+        run: Another class of runs than `Run`, for other rows in every epoch.
         loss: The loss per row; see `impact_gnn.nn.loss`.
         terms: Terms that are added to the mean loss of a step.
         optimizer: A name of `OPTIMIZERS`.
@@ -94,7 +78,7 @@ class Training:
     seed: int = 0
     device: str = "auto"
     refit: bool = False
-    row_schedule: RowSchedule | None = None
+    run: Callable[..., Run] | None = None
     loss: Loss = field(default_factory=CrossEntropy)
     terms: tuple[Term, ...] = ()
     optimizer: str = "adam"
@@ -174,12 +158,13 @@ def fit(
     labels = checks.labels("labels", labels, task.num_rows)
     _check(labels, split, task, training)
     weight = _checked_weights(sample_weight, task.num_rows)
-    result = _Run(build, task, labels, split, training, weight=weight, target=target).result()
+    run = training.run or Run
+    result = run(build, task, labels, split, training, weight=weight, target=target).result()
     if not training.refit or not len(split.valid):
         return result
     split = split.without_validation()
     training = replace(training, epochs=result.best_epoch, patience=None)
-    final = _Run(build, task, labels, split, training, weight=weight, target=target).result()
+    final = run(build, task, labels, split, training, weight=weight, target=target).result()
     return replace(result, model=final.model, state=final.state)
 
 
@@ -195,12 +180,14 @@ def predict(
     device = torch.device("cpu") if parameter is None else parameter.device
     task = task.to(device)
     rows = np.arange(task.num_rows) if rows is None else np.asarray(rows)
-    logits = _evaluate(model, task, torch.from_numpy(rows).to(device), batch_size)
+    logits = evaluate(model, task, torch.from_numpy(rows).to(device), batch_size)
     return torch.softmax(logits.float(), dim=1).cpu().numpy()
 
 
-class _Run:
+class Run:
     """One training from the seed to the last epoch."""
+
+    first_complete = 1  # epoch from which on all rows are used, and patience counts
 
     def __init__(
         self,
@@ -233,7 +220,6 @@ class _Run:
         self.best_epoch = 0
         self.best_criterion = -math.inf
         self.best_state: dict[str, Tensor] = {}
-        self.row_memory: Tensor | None = None  # of the row schedule, between epochs
 
     def result(self) -> Result:
         """Train; the caller's random state stays as it was."""
@@ -259,7 +245,6 @@ class _Run:
 
     def train(self) -> None:
         training = self.training
-        schedule = training.row_schedule
         start = time.perf_counter()
         while len(self.history) < training.epochs and not self.is_out_of_patience():
             epoch = len(self.history) + 1
@@ -269,7 +254,7 @@ class _Run:
             self.criteria = [*self.criteria, criterion][-training.choose_over :]
             criterion = sum(self.criteria) / len(self.criteria)
             is_last = epoch == training.epochs
-            is_eligible = is_last or schedule is None or schedule.is_complete(epoch)
+            is_eligible = is_last or self.is_eligible(epoch)
             is_better = is_eligible and criterion > self.best_criterion
             # Without validation rows the criterion is NaN, and the last epoch is the best.
             if is_better or (is_last and not len(self.valid_rows)):
@@ -284,11 +269,9 @@ class _Run:
     def is_out_of_patience(self) -> bool:
         """Tell whether patience has run out; it counts from the first epoch with all rows."""
         patience = self.training.patience
-        schedule = self.training.row_schedule
         if patience is None or not len(self.valid_rows):
             return False
-        first_complete = 1 if schedule is None else schedule.whole_from
-        since = max(self.best_epoch, first_complete - 1)
+        since = max(self.best_epoch, self.first_complete - 1)
         return len(self.history) - since >= patience
 
     def train_epoch(self, epoch: int) -> float:
@@ -339,30 +322,13 @@ class _Run:
             )
         return mean
 
+    def is_eligible(self, epoch: int) -> bool:
+        """Tell whether an epoch may be the best one."""
+        return True
+
     def select_rows(self, epoch: int) -> Tensor:
         """Return the training rows of an epoch."""
-        schedule = self.training.row_schedule
-        if schedule is None or epoch >= schedule.whole_from:
-            return self.train_rows
-        labels = self.labels[self.train_rows]
-        positions, self.row_memory = schedule.choose(
-            epoch, self.training_losses(), labels, self.row_memory
-        )
-        return self.train_rows[positions]
-
-    def training_losses(self) -> Tensor:
-        """Compute the losses of the training rows without dropout.
-
-        Where labels are inputs, each half of the rows is evaluated with its own labels hidden.
-        """
-        losses = torch.zeros(len(self.train_rows), device=self.device)
-        parts = 2 if self.training.hide_labels else 1
-        for start in range(parts):
-            rows = self.train_rows[start::parts]
-            task = self.task.drawn(rows, 1.0)[0] if parts == 2 else self.task
-            logits = _evaluate(self.model, task, rows).float()
-            losses[start::parts] = self.training.loss(logits, self.labels[rows])
-        return losses
+        return self.train_rows
 
     def batches(self, rows: Tensor) -> Iterator[tuple[Task, Tensor, Tensor]]:
         """Yield the rows as one batch, or shuffled in batches; see `_batches`."""
@@ -378,7 +344,7 @@ class _Run:
         """Return criterion (more is better) and score of an epoch on the validation rows."""
         if not len(self.valid_rows):
             return math.nan, math.nan
-        logits = _evaluate(self.model, self.task, self.valid_rows)
+        logits = evaluate(self.model, self.task, self.valid_rows)
         if not bool(torch.isfinite(logits).all()):
             raise Diverged(
                 f"the logits are not finite after epoch {epoch}; lower lr ({self.training.lr:g})."
@@ -427,7 +393,7 @@ class LayerInputs:
             self.hook.remove()
 
 
-def _evaluate(model: nn.Module, task: Task, rows: Tensor, size: int = EVALUATION_ROWS) -> Tensor:
+def evaluate(model: nn.Module, task: Task, rows: Tensor, size: int = EVALUATION_ROWS) -> Tensor:
     """Compute logits without gradients; the model is left in evaluation mode."""
     model.eval()
     with torch.no_grad():

@@ -14,10 +14,9 @@ Update: the messages that arrive at a type are squashed into its next representa
     H_b ← Σ_m (message m)·R_m / √(number of messages),   entries of R_m ±√(3/width) with probability
     1/6 each, else 0.
 
-R_m is drawn anew for every iteration. With `normalize` the rows of every H are scaled to length 1,
-as the authors do; without it the result is linear in the features, as in the theory behind the
-corrections of this library. Messages to the target type are collected per relation and iteration,
-before they are squashed.
+R_m is drawn anew for every iteration. The authors scale the rows of every H to length 1; here the
+result is linear in the features, as in the theory behind the corrections of this library. Messages
+to the target type are collected per relation and iteration, before they are squashed.
 
 A decision of ours: a type without features begins with the squashed messages from types that have
 some, so that nothing but the graph's own features enters.
@@ -47,7 +46,6 @@ def squash(
     iterations: int = 2,
     width: int | None = None,
     weighting: Weighting = "plain",
-    normalize: bool = False,
     seed: int = 0,
     engine: Engine | None = None,
 ) -> dict[str, list[Hop]]:
@@ -65,8 +63,6 @@ def squash(
             Features of another width are projected to it at random.
         weighting: Name of a method, or a table over `graph.times`, for relations between types with
             a time.
-        normalize: Scale the rows of every representation to length 1; the result is then not linear
-            in X.
         seed: Seed of the projections; each depends on it, its iteration and the names of its
             message only.
         engine: Where to compute; `Memory()` by default.
@@ -98,7 +94,7 @@ def squash(
         width = graph.x.shape[1]
     width = checks.at_least("width", width, 1)
     walk = Walk(graph, [], weighting, or_memory(engine))
-    run = _Squashing(graph=graph, width=width, seed=seed, normalize=normalize, walk=walk)
+    run = _Squashing(graph=graph, width=width, seed=seed, walk=walk)
     paths = collected(graph)
     if not paths:
         raise InputError(f"no relation leads to {graph.target!r}; use graph.undirected().")
@@ -149,7 +145,6 @@ class _Squashing:
     graph: TemporalGraph
     width: int
     seed: int
-    normalize: bool
     walk: Walk
 
     def messages(
@@ -175,12 +170,9 @@ class _Squashing:
             if nodes.x is None:
                 continue
             state[kind] = nodes.x
-            has_width = nodes.x.shape[1] == self.width
-            if not has_width or self.normalize:
-                projection = np.eye(self.width)
-                if not has_width:
-                    projection = self.matrix(f"x-{kind}", nodes.x.shape[1], 0)
+            if nodes.x.shape[1] != self.width:
                 values = self.zeros({kind})
+                projection = self.matrix(f"x-{kind}", nodes.x.shape[1], 0)
                 _add_projected(values[kind], nodes.x, projection)
                 state |= self.stored(values)
         # Types without features, in the order in which messages reach them.
@@ -225,9 +217,6 @@ class _Squashing:
 
     def stored(self, sums: dict[str, np.ndarray]) -> dict[str, Hop]:
         """Return the next representations, after all messages have been added."""
-        if self.normalize:
-            for values in sums.values():
-                _normalize(values)
         return {kind: self.walk.engine.stored(values) for kind, values in sums.items()}
 
     def matrix(self, name: str, rows: int, iteration: int) -> np.ndarray:
@@ -247,12 +236,3 @@ def _add_projected(total: np.ndarray, message: Any, matrix: np.ndarray) -> None:
         values = message[rows] if isinstance(message, np.ndarray) else message.rows(rows)
         total[rows[0] : rows[-1] + 1] += values.astype(np.float64) @ matrix
         _native.release(total)
-
-
-def _normalize(values: np.ndarray) -> None:
-    """Scale rows to length 1, a block at a time; rows of zeros stay."""
-    for rows in position_blocks(len(values)):
-        part = values[rows[0] : rows[-1] + 1]
-        length = np.linalg.norm(part, axis=1, keepdims=True)
-        np.divide(part, length, out=part, where=length > 0)
-        _native.release(values)

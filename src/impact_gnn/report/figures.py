@@ -1,4 +1,4 @@
-"""Figures of the report: drawing, caption, legend entries and the numbers behind each."""
+"""Figures of the report: drawing, caption and legend entries."""
 
 from __future__ import annotations
 
@@ -9,27 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, PathPatch, Rectangle
-from matplotlib.path import Path as Outline
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from impact_gnn.backtesting import CandidateResult, FoldCheck, HorizonScore
 from impact_gnn.diagnostics import Diagnosis, MessageShift
 from impact_gnn.diagnostics.connections import Decay, Separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift
-from impact_gnn.diagnostics.feature_map import FeatureMap
 from impact_gnn.diagnostics.label_mix import LabelMix
 from impact_gnn.estimators.calibration import BINS
 from impact_gnn.graph import GraphSummary
 from impact_gnn.metrics import Metric
 from impact_gnn.report import svg
-from impact_gnn.report.numbers import named, number, percent, whole
+from impact_gnn.report.numbers import named, number, percent
 from impact_gnn.report.summary import Evaluation, RunSummary
 from impact_gnn.report.svg import (
     FAINT,
@@ -42,17 +37,14 @@ from impact_gnn.report.svg import (
     from_zero,
     in_percent,
     over_time,
-    ramp,
 )
 
-MAX_DOTS = 900  # nodes in the map of the features; more would hide each other
 MAX_PERIODS = 200  # periods of the stacked plots, the last ones
 MAX_TICKS = 8
 MAX_CLASSES = 11  # rows of the confusion matrix
 MAX_LETTERS = 16  # of their names
 MAX_MARKERS = 25  # points of a curve that has markers
 DARK_CELL = 0.65  # share from which on a cell of the confusion matrix has light text
-SCALE_STEPS = 20  # colours of its scale
 # lines that run close together differ in their dashes too
 DASHES: Any = ((), (5, 2), (1.5, 1.5), (6, 1.5, 1.5, 1.5))
 Z95 = 1.96  # half the 95 % interval of a normal distribution, in standard deviations
@@ -66,39 +58,8 @@ class Figure:
     caption: str
     keys: Sequence[Key]
     ax: Axes
-    data: dict[str, Any]  # the numbers behind the drawing: columns of one length
     file: str = ""  # SVG with its legend
     svg: Markup = field(default_factory=Markup)  # SVG for the page, which has the legend below it
-
-    def alone(self) -> Axes:
-        """The axes with a legend, for use without the page."""
-        handles = [_handle(key) for key in self.keys]
-        canvas = self.ax.figure
-        if handles and not canvas.legends:
-            with mpl.rc_context(svg.STYLE):  # in which $ is a letter
-                legend = canvas.legend(
-                    handles,
-                    [" "] * len(handles),
-                    loc="outside lower center",
-                    ncols=min(3, len(handles)),
-                    frameon=False,
-                )
-            # set afterwards, as matplotlib leaves out names that begin with _
-            for text, key in zip(legend.get_texts(), self.keys, strict=True):
-                text.set_text(key.name)
-            assert isinstance(canvas, Canvas)
-            rows = math.ceil(len(handles) / 3)
-            canvas.set_size_inches(canvas.get_figwidth(), canvas.get_figheight() + 0.25 * rows)
-        return self.ax
-
-
-def _handle(key: Key) -> Patch | Line2D:
-    """A legend entry as matplotlib draws it."""
-    if key.mark == "area":
-        return Patch(color=key.colour, alpha=0.85)
-    if key.mark == "dot":
-        return Line2D([], [], color=key.colour, linestyle="", marker="o")
-    return Line2D([], [], color=key.colour, linestyle="--" if key.mark == "dash" else "-")
 
 
 @contextlib.contextmanager
@@ -108,14 +69,13 @@ def new_figure(
     caption: str,
     keys: Sequence[Key] = (),
     *,
-    data: dict[str, Any],
     width: float = 360,
     height: float = 220,
 ) -> Iterator[Figure]:
     """A figure with axes to draw on; it is rendered when the block ends."""
     with svg.axes(width, height) as ax:
         file_name = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        figure = Figure(name=file_name, caption=caption, keys=keys, ax=ax, data=data)
+        figure = Figure(name=file_name, caption=caption, keys=keys, ax=ax)
         yield figure
         figure.file, figure.svg = svg.render(figure.ax, title, keys)
 
@@ -170,12 +130,9 @@ def line_chart(
 ) -> Figure:
     """Curves over time or distance; `vertical` is where a dotted line stands."""
     keys = [curve.key for curve in curves]
-    column = [called(time) for time in x] if called else x
-    data = {xlabel: column} | {curve.name: array(curve.values) for curve in curves}
     if band is not None:
         keys.append(Key(band.name, FAINT, "area"))
-        data[band.name] = array(band.high)
-    with new_figure(name, title, caption, keys, data=data) as figure:
+    with new_figure(name, title, caption, keys) as figure:
         ax = figure.ax
         if band is not None:
             band.draw(ax, x)
@@ -247,10 +204,9 @@ def forest(
         Key("no significant difference", FAINT),
         Key("worse", PALETTE[1]),
     )
-    data = {"candidate": names, "difference": value, "low": low, "high": high}
     width = max(360, 230 + 5.2 * max(map(len, names)))  # with room for the names
     height = 50 + 19 * len(names)
-    with new_figure(name, title, caption, keys, data=data, width=width, height=height) as figure:
+    with new_figure(name, title, caption, keys, width=width, height=height) as figure:
         ax = figure.ax
         ax.axvline(0, color=INK, linewidth=1)
         colours = np.select([low > 0, high < 0], PALETTE[:2], FAINT).tolist()
@@ -276,13 +232,8 @@ def periods(graph: GraphSummary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
     keys = Key("nodes", FAINT, "area"), Key("labelled", PALETTE[0], "area")
     caption = "Nodes per period. The dotted line is the cutoff: later labels are not used."
-    data = {
-        "period": graph.names,
-        "nodes": graph.nodes_per_time,
-        "labelled": graph.labelled_per_time,
-    }
     title = "Nodes and known labels by period"
-    with new_figure("periods", title, caption, keys, data=data) as figure:
+    with new_figure("periods", title, caption, keys) as figure:
         ax = figure.ax
         _columns(ax, graph.names, [(array(graph.nodes_per_time), FAINT, 0.35)])
         _columns(ax, graph.names, [(array(graph.labelled_per_time), PALETTE[0], 0.85)])
@@ -310,7 +261,7 @@ def _columns(
 
 
 def label_mix(check: LabelMix, labels: Labels, called: Called) -> list[Figure]:
-    """Class proportions by period, and the distance of each period from the past."""
+    """Class proportions by period."""
     mix = array(check.mix)[-MAX_PERIODS:]  # [periods, classes]
     layers = [(mix[:, label], colour, 0.85) for label, colour in labels.coloured]
     keys = [Key(labels.name(label), colour, "area") for label, colour in labels.coloured]
@@ -320,30 +271,15 @@ def label_mix(check: LabelMix, labels: Labels, called: Called) -> list[Figure]:
         layers.append((mix[:, rest].sum(1), FAINT, 0.85))
         keys.append(Key(name, FAINT, "area"))
     names = [called(time) for time in check.times[-MAX_PERIODS:]]
-    data: dict[str, Any] = {"period": names}
-    data |= {f"share of {name}": mix[:, label] for label, name in enumerate(labels.names)}
     title = "Class proportions by period"
     caption = "Class proportions of every labelled period."
-    with new_figure("label-mix", title, caption, keys, data=data) as figure:
+    with new_figure("label-mix", title, caption, keys) as figure:
         ax = figure.ax
         _columns(ax, names, layers)
         in_percent(ax)
         ax.set(ylim=(0, 1), ylabel="share of labels")
         ax.grid(visible=False)
-    if not check.to_past:
-        return [figure]
-    change = line_chart(
-        "label-mix-change",
-        "Change of the class proportions by period, and the noise level",
-        "Distance between the class proportions of a period and those of all earlier periods.",
-        check.times[1:],
-        [Curve("change", check.to_past, PALETTE[0])],
-        ylabel="change",
-        called=called,
-        band=Band("sampling noise", 0, check.noise),
-        is_share=True,
-    )
-    return [figure, change]
+    return [figure]
 
 
 def feature_drift(check: FeatureDrift, cutoff: int, called: Called) -> list[Figure]:
@@ -374,19 +310,11 @@ def feature_drift(check: FeatureDrift, cutoff: int, called: Called) -> list[Figu
 
 
 def separability(check: Separability) -> list[Figure]:
-    """The fitted g by distance, and connections to the past against those to the future."""
+    """Connections to the past against those to the future."""
     if not check.g:
         return []
     offsets, (same, different) = by_offset(
         array(check.steps), array(check.same_label), array(check.different_label)
-    )
-    fitted = _by_distance(
-        "connections-fitted",
-        check.distances,
-        check.g,
-        colours=PALETTE,
-        ylabel="g, fitted",
-        caption="Share of a node's neighbourhood at each distance in time.",
     )
     sides = line_chart(
         "connections",
@@ -401,7 +329,7 @@ def separability(check: Separability) -> list[Figure]:
         xlabel="past  ←  neighbour's time − own  →  future",
         vertical=0,
     )
-    return [fitted, sides]
+    return [sides]
 
 
 def decay(check: Decay, connections: Separability) -> list[Figure]:
@@ -415,40 +343,21 @@ def decay(check: Decay, connections: Separability) -> list[Figure]:
         if sum(values) > 0
     }
     caption = "Decay of the connections with the distance in time. Every curve sums to 1."
-    return [
-        _by_distance(
-            "decay",
-            check.distances,
-            scaled,
-            colours=(INK, *PALETTE),
-            ylabel="share",
-            caption=caption,
-        )
-    ]
-
-
-def _by_distance(
-    name: str,
-    distances: list[int],
-    curves: dict[str, list[float]],
-    *,
-    colours: Sequence[str],
-    ylabel: str,
-    caption: str,
-) -> Figure:
-    """Curves over the distance in time; the first is drawn solid."""
-    return line_chart(
-        name,
+    chart = line_chart(
+        "decay",
         "Connections by distance in time",
         caption,
-        distances,
+        check.distances,
         [
-            Curve(curve, values, colours[k], DASHES[k % len(DASHES)])
-            for k, (curve, values) in enumerate(curves.items())
+            Curve(name, values, colour, dashes)
+            for (name, values), colour, dashes in zip(
+                scaled.items(), (INK, *PALETTE), DASHES, strict=False
+            )
         ],
-        ylabel=ylabel,
+        ylabel="share",
         xlabel="distance in time",
     )
+    return [chart]
 
 
 def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -457,35 +366,6 @@ def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[
     index = index.ravel()
     means = [np.bincount(index, table.ravel()) / np.bincount(index) for table in tables]
     return offset, [mean / max(float(mean.max()), 1e-300) for mean in means]
-
-
-def pair_curves(check: Separability, labels: Labels, called: Called) -> list[Figure]:
-    """The paper's figure for the strongest pairs of classes: a curve per own time."""
-    title = "Distance in time of the neighbours of a class"
-    panels = []
-    for number_of_pair, curve in enumerate(check.curves):
-        # Distance in time and share of the neighbours, both [own times, neighbour times].
-        step = array(curve.neighbour_times)[None, :] - array(curve.own_times)[:, None]
-        share = array(curve.share)
-        pair = f"{labels.name(curve.label)} ← {labels.name(curve.neighbour)}"
-        caption = f"{pair} ({whole(curve.edges)} edges)"
-        own = [called(time) for time in curve.own_times]
-        keys = Key(own[0], ramp(0)), Key(own[-1], ramp(1))
-        data = {"neighbour": [called(time) for time in curve.neighbour_times]}
-        data |= {f"own {name}": row for name, row in zip(own, share, strict=True)}
-        with new_figure(
-            f"pair-{number_of_pair}", title, caption, keys, data=data, width=172, height=150
-        ) as figure:
-            ax = figure.ax
-            for row, position in enumerate(np.linspace(0, 1, len(step))):
-                ax.plot(step[row], share[row], color=ramp(position), linewidth=1.3)
-            connected = step[share > 0]
-            if len(connected):
-                ax.set_xlim(connected.min() - 0.6, connected.max() + 0.6)
-            over_time(ax, "", "neighbour's time − own", across=4, up=4)
-            in_percent(ax)
-        panels.append(figure)
-    return panels
 
 
 SHIFT_KEYS = (
@@ -510,11 +390,7 @@ def shift(measured: MessageShift, called: Called) -> list[Figure]:
         if plain.overall > 0:
             change = corrected.overall / plain.overall - 1
             caption += f" ({'−' if change < 0 else '+'}{percent(abs(change), 0)})"
-        data: dict[str, Any] = {"period": [called(time) for time in times]}
-        data |= {"plain": plain.sliced, name: corrected.sliced, "noise": measured.noise}
-        with new_figure(
-            f"shift-{name}", title, caption, data=data, width=172, height=140
-        ) as figure:
+        with new_figure(f"shift-{name}", title, caption, width=172, height=140) as figure:
             ax = figure.ax
             Band("sampling noise", 0, measured.noise).draw(ax, times)
             ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], **marker)
@@ -522,65 +398,6 @@ def shift(measured: MessageShift, called: Called) -> list[Figure]:
             over_time(ax, across=4, up=4, top=top, called=called, xlabel="")
         panels.append(figure)
     return panels
-
-
-def feature_map(picture: FeatureMap, labels: Labels) -> Figure:
-    """Nodes as dots, and the path of every class mean from its first period to its last."""
-    places = array(picture.nodes.place)
-    label = np.array(picture.nodes.label)
-    # an even sample of the nodes
-    sample = np.unique(np.linspace(0, len(places) - 1, min(len(places), MAX_DOTS)).astype(int))
-    places = places[sample]
-    label = label[sample]
-    colours = {k: colour for k, colour in labels.coloured if (label == k).any()}
-    is_other = ~np.isin(label, list(colours))
-    keys = [Key(labels.name(k), colour, "dot") for k, colour in colours.items()]
-    if is_other.any():
-        keys.append(Key("other or unknown class", FAINT, "dot"))
-    method = "The first two principal components of the features."
-    axis_names = [
-        f"component {k}, {percent(share, 0)} of the variance"
-        for k, share in enumerate(picture.explained, 1)
-    ]
-    if picture.projection == "tsne":
-        axis_names = ["t-SNE 1", "t-SNE 2"]
-        method = "t-SNE preserves neighbourhoods, not distances."
-    caption = (
-        f"{method} Dots are nodes. Lines follow the mean of a class from its first period (ring) "
-        "to its last (disc)."
-    )
-    names = [labels.names[k] if k >= 0 else None for k in label]
-    data = {"x": places[:, 0], "y": places[:, 1], "class": names}
-    title = "Map of the features"
-    with new_figure("feature-map", title, caption, keys, data=data, height=300) as figure:
-        ax = figure.ax
-        _dots(ax, places[is_other], FAINT)
-        for k, colour in colours.items():
-            _dots(ax, places[label == k], colour)
-        centres = array(picture.means.place)
-        centre_label = np.array(picture.means.label)
-        in_time = np.argsort(picture.means.time, kind="stable")
-        for k, colour in colours.items():
-            x, y = centres[in_time[centre_label[in_time] == k]].T
-            ax.plot(x, y, color=colour, linewidth=1.3)
-            ax.scatter(x[:1], y[:1], s=30, facecolor="none", edgecolor=colour, linewidth=1.5)
-            ax.scatter(x[-1:], y[-1:], s=36, color=colour, edgecolor=INK, linewidth=0.7)
-        # The limits leave out a few distant nodes, so that the others are spread out.
-        low, high = np.quantile(np.concatenate([places, centres]), [0.005, 0.995], axis=0)
-        margin = np.maximum(0.06 * (high - low), 1e-9)
-        xlim, ylim = zip(low - margin, high + margin, strict=True)
-        ax.set(xlabel=axis_names[0], ylabel="".join(axis_names[1:2]), xlim=xlim, ylim=ylim)
-        ax.set(xticks=[], yticks=[])
-        ax.grid(visible=False)
-    return figure
-
-
-def _dots(ax: Axes, places: np.ndarray, colour: str) -> None:
-    """Dots as one path of lines without length and with round ends: a tenth of markers' bytes."""
-    codes = np.tile([Outline.MOVETO, Outline.LINETO], len(places))
-    path = Outline(np.repeat(places, 2, axis=0), codes)
-    style: Any = {"facecolor": "none", "linewidth": 3, "capstyle": "round", "alpha": 0.6}
-    ax.add_patch(PathPatch(path, edgecolor=colour, **style))
 
 
 def reliability(
@@ -607,9 +424,8 @@ def reliability(
         "Below the dashed line the model is overconfident."
     )
     keys = Key("predictions", PALETTE[0], "dot"), Key("perfect calibration", FAINT, "dash")
-    data = {"probability": confidence, "accuracy": accuracy, "share": share}
     title = "Accuracy of the predictions by their probability"
-    with new_figure(name, title, caption, keys, data=data) as figure:
+    with new_figure(name, title, caption, keys) as figure:
         ax = figure.ax
         ax.plot([0, 1], [0, 1], color=FAINT, dashes=DASHES[1], linewidth=1.2)
         ax.plot(confidence, accuracy, color=PALETTE[0], linewidth=1)
@@ -645,26 +461,19 @@ def confusion(
         "Each cell: percentage of the nodes of the true class (row) that were predicted as the "
         "class of the column."
     )
-    data: dict[str, Any] = {"true_class": names}
-    data |= {f"as {column}": counts[:, k].astype(int) for k, column in enumerate(names)}
     side = 90 + 30 * size
-    with new_figure(
-        name, "Confusion matrix", caption, data=data, width=side + 130, height=side
-    ) as figure:
+    with new_figure(name, "Confusion matrix", caption, width=side + 90, height=side) as figure:
         ax = figure.ax
         for row, column in np.argwhere(share > 0):
             _cell(ax, column, row, float(share[row, column]))
-        _colour_scale(ax, size)
         ticks = [
             name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS - 1]}…" for name in names
         ]
-        ax.set_xlim(-0.5, size + 1.1)
-        ax.set_xlabel("predicted class", loc="left")
+        ax.set(xlim=(-0.5, size - 0.5), xlabel="predicted class")
         ax.set(ylim=(size - 0.5, -0.5), ylabel="true class")
         ax.set_yticks(range(size), ticks)
         ax.set_xticks(range(size), ticks, rotation=90)
         ax.grid(visible=False)
-        ax.spines["bottom"].set_bounds(-0.5, size - 0.5)
     return figure
 
 
@@ -675,19 +484,6 @@ def _cell(ax: Axes, column: int, row: int, share: float) -> None:
         colour = PAPER if share >= DARK_CELL else INK
         text: Any = {"ha": "center", "va": "center", "fontsize": 9.5, "color": colour}
         ax.text(column, row, f"{100 * share:.0f}", **text)
-
-
-def _colour_scale(ax: Axes, size: int) -> None:
-    """The colours of 0 to 100 % in a column right of the matrix."""
-    height = size / SCALE_STEPS
-    for step in range(SCALE_STEPS):
-        bottom = size - 0.5 - step * height
-        alpha = (step + 0.5) / SCALE_STEPS
-        patch = Rectangle((size - 0.1, bottom), 0.25, -height, color=HEAT, alpha=alpha, linewidth=0)
-        ax.add_patch(patch)
-    for position, text in ((size - 0.5, "0%"), (-0.5, "100%")):
-        align = "bottom" if position > 0 else "top"
-        ax.text(size + 0.25, position, text, ha="left", va=align, fontsize=9.5, color=INK)
 
 
 def by_period(
@@ -713,18 +509,12 @@ def by_period(
         curves.append(Curve("baseline", plain, INK, DASHES[1]))
     band = _accuracy_band(accuracy, count)
     keys = [*(curve.key for curve in curves), Key(band.name, FAINT, "area")]
-    data = {
-        "period": [summary.graph.name(time) for time in times],
-        "accuracy": accuracy,
-        "baseline": plain,
-        "nodes": count.astype(int),
-    }
     forecast = summary.prediction_summary.accuracy
     caption = "Accuracy by period. Predictions before the cutoff (dotted line) are out of fold."
     if forecast is not None:
         keys.append(Key("expected, 90% interval", PALETTE[1]))
     title = "Accuracy by period"
-    with new_figure(name, title, caption, keys, data=data, width=380, height=224) as figure:
+    with new_figure(name, title, caption, keys, width=380, height=224) as figure:
         ax = figure.ax
         band.draw(ax, times)
         for curve in curves:
@@ -777,12 +567,7 @@ def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
     )
     first = min(panel.times[0] for panel in panels)
     last = max(diagnosis.cutoff, *(panel.times[-1] for panel in panels))
-    data: dict[str, list[Any]] = {"what": [], "period": [], "value": []}
-    for panel in panels:
-        data["what"] += [panel.name.replace("\n", " ")] * len(panel.times)
-        data["period"] += [called(time) for time in panel.times]
-        data["value"] += panel.values
-    with new_figure("change", title, caption, data=data, height=40 + 85 * len(panels)) as figure:
+    with new_figure("change", title, caption, height=40 + 85 * len(panels)) as figure:
         canvas = figure.ax.figure
         figure.ax.remove()
         all_axes = np.atleast_1d(canvas.subplots(len(panels), 1))
@@ -825,9 +610,8 @@ def histogram(counts: Sequence[int]) -> Figure:
     caption = "Number of predictions by the probability of the predicted class."
     width = 1 / len(counts)
     low = np.arange(len(counts)) * width
-    data = {"from": low, "nodes": counts}
     title = "Histogram of the probabilities"
-    with new_figure("confidence", title, caption, data=data) as figure:
+    with new_figure("confidence", title, caption) as figure:
         ax = figure.ax
         ax.bar(low + width / 2, counts, width * 0.92, color=PALETTE[0])
         from_zero(ax)

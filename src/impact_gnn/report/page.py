@@ -21,7 +21,6 @@ from impact_gnn.backtesting.greedy import START, fold_weights
 from impact_gnn.backtesting.results import leading
 from impact_gnn.checks import InputError
 from impact_gnn.report import figures, numbers, sentences
-from impact_gnn.report.export import write_table
 from impact_gnn.report.glossary import TermLinks
 from impact_gnn.report.limitations import limitations
 from impact_gnn.report.numbers import percent
@@ -36,7 +35,7 @@ MAX_LABELS = 12  # rows of classes that are visible at once; the others are one 
 def write_report(summary: RunSummary, path: Path) -> None:
     """Write the report of a run: one HTML file that loads nothing from elsewhere.
 
-    The folder `figures/` next to it gets every figure as SVG and its numbers as CSV. The page
+    The folder `figures/` next to it gets every figure as SVG. The page
     includes the results of `evaluate`, if there are any.
     """
     page_content = content(summary, _read_evaluation(summary, path.parent / EVALUATION))
@@ -45,7 +44,6 @@ def write_report(summary: RunSummary, path: Path) -> None:
     with _files.atomic_directory(path.parent / "figures", _files.sealed_files) as folder:
         for figure in _find_figures(page_content.values()):
             (folder / f"{figure.name}.svg").write_text(figure.file, encoding="utf-8")
-            write_table(figure.data, folder / f"{figure.name}.csv")
         _files.seal_folder(folder)
     with _files.atomic_file(path) as temporary:
         temporary.write_text(_render(page_content, files=True), encoding="utf-8")
@@ -117,7 +115,7 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
     first = leading(visible, MAX_ROWS)
     rest = [row for row in tested.rows if row not in first]
     counts = sorted(summary.prediction_summary.labels.items(), key=lambda pair: -pair[1])
-    shift, picture = diagnosis.shift, diagnosis.feature_map
+    shift = diagnosis.shift
     check_figures = [
         figures.label_mix(diagnosis.label_mix, labels, called),
         figures.feature_drift(diagnosis.feature_drift, diagnosis.cutoff, called),
@@ -151,10 +149,8 @@ def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[s
         "change": figures.change(diagnosis, called),
         "periods": figures.periods(summary.graph, summary.cutoff),
         "assumption_checks": list(zip(diagnosis.findings, check_figures, strict=True)),
-        "pairs": figures.pair_curves(diagnosis.separability, labels, called),
         "shift_panels": [] if shift is None else figures.shift(shift, called),
         "shift_keys": figures.SHIFT_KEYS,
-        "feature_map": None if picture is None else figures.feature_map(picture, labels),
         "label_rows": (counts[:MAX_LABELS], counts[MAX_LABELS:]),
         "histogram": figures.histogram(summary.prediction_summary.histogram),
         "limitations": limitations(summary),

@@ -272,8 +272,8 @@ def time_corrections(tested: BacktestResult) -> str:
     difference = gain_interval(gain, metric)
     if gain.low > 0:
         return f"Yes: {best} improves {metric.title} by {difference}."
-    if max(one.high for one in gains.values()) < 0:
-        return f"No: every correction lowers {metric.title}; the best is {best}, {difference}."
+    if gain.value <= 0:
+        return f"No: no correction improves {metric.title}; the best is {best}, {difference}."
     return (
         f"Not clearly: no correction improves {metric.title} by more than its uncertainty; "
         f"the best is {best}, {difference}."

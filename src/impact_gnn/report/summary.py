@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,9 +23,9 @@ from impact_gnn.report.numbers import period_named
 from impact_gnn.statistics import Estimate
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
-SCHEMA = 7  # version of the format of `summary.json`
+SCHEMA = 8  # version of the format of `summary.json`
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,6 @@ class RunOptions:
     embed: str
     seed: int
     table: str
-    feature_map: str  # projection of the map of the features
 
     def pipeline(self, model: Model) -> Pipeline:
         """A new pipeline with these options; `model` is the named one, or the user's network."""
@@ -208,51 +206,6 @@ class RunSummary:
             ]
         columns |= {"weight": [row.weight for row in rows], "status": [row.ending for row in rows]}
         return frame(columns)
-
-    def plot_comparison(self) -> Axes:
-        """Difference of every candidate to the baseline, with its interval."""
-        return self._plotted(lambda draw: draw.forest(self.backtest.rows, self.metric))
-
-    def plot_periods(self) -> Axes:
-        """Accuracy in every period of the folds, and the expected accuracy."""
-        return self._plotted(lambda draw: draw.by_period(self.backtest.fold_checks, self))
-
-    def plot_confusion(self) -> Axes:
-        """Confusion matrix of the out-of-fold predictions."""
-        return self._plotted(
-            lambda draw: draw.confusion(self.backtest.fold_checks, draw.Labels.of(self))
-        )
-
-    def plot_reliability(self) -> Axes:
-        """Accuracy of the out-of-fold predictions by their probability."""
-        return self._plotted(lambda draw: draw.reliability(self.backtest.fold_checks))
-
-    def plot_confidence(self) -> Axes:
-        """Histogram of the probabilities."""
-        return self._plotted(lambda draw: draw.histogram(self.prediction_summary.histogram))
-
-    def plot_horizon(self) -> Axes:
-        """Accuracy by forecast horizon."""
-        return self._plotted(lambda draw: draw.by_horizon(self.backtest.by_horizon))
-
-    def plot_change(self) -> Axes:
-        """Changes over time: class proportions, features, connections."""
-        return self._plotted(lambda draw: draw.change(self.diagnosis, self.graph.name))
-
-    def _plotted(self, draw: Callable[[Any], Any]) -> Axes:
-        """A figure of the report on pyplot's axes, which notebooks display."""
-        from matplotlib import pyplot
-
-        from impact_gnn.report import figures, svg  # figures are made of summaries
-
-        asked = svg.CANVAS.set(pyplot.figure)
-        try:
-            figure = draw(figures)
-        finally:
-            svg.CANVAS.reset(asked)
-        if figure is None:
-            raise InputError("there is nothing to plot: the back-test did not measure it.")
-        return figure.alone()
 
     def _there(self, name: str) -> Path:
         if self.out is None:

@@ -1,8 +1,7 @@
 """Matplotlib figures as inline SVG in the colours of the page, in light and dark mode.
 
 Figures are drawn in the colours of the light page; inside the page they become style-sheet
-variables, and text takes the page's font. As a file, or on a notebook's axes, they stay as they
-are.
+variables, and text takes the page's font. As a file they stay as they are.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import html
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,7 +18,6 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
@@ -61,17 +58,12 @@ STYLE: Any = {
     "lines.linewidth": 1.8,
 }
 STEPS = [1, 2, 2.5, 5, 10]  # distances of ticks
-LETTER = 6.2  # width of one
 LEGEND_ROW = 16  # height of a legend entry in a file
 MARKS = {"line": "2.4", "dash": '2.4" stroke-dasharray="5 3', "area": "9", "dot": "9"}
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-RAMP = LinearSegmentedColormap.from_list("early to late", ["#3b78d8", "#a65fb5", "#e0812c"])
 
 Called: TypeAlias = Callable[[int], str]
 """The user's name of a time."""
-
-CANVAS: ContextVar[Callable[..., Figure]] = ContextVar("CANVAS", default=Figure)
-"""Creates figures: `pyplot.figure` for those that a notebook displays."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +83,8 @@ class Key:
 @contextlib.contextmanager
 def axes(width: float, height: float) -> Iterator[Axes]:
     """Axes in the style of the page, which scales them; a letter is about 10 units high."""
-    make = CANVAS.get()
-    layout = None if make is Figure else "constrained"
     with mpl.rc_context(STYLE):
-        yield make(figsize=(width / 72, height / 72), layout=layout).add_subplot()
+        yield Figure(figsize=(width / 72, height / 72), layout="constrained").add_subplot()
 
 
 def _svg_file(ax: Axes) -> str:
@@ -102,42 +92,13 @@ def _svg_file(ax: Axes) -> str:
     out, figure = io.StringIO(), ax.figure
     assert isinstance(figure, Figure)  # not a part of another
     with mpl.rc_context(STYLE):
-        _make_room(figure)
         # `savefig` draws everything twice
         FigureCanvasSVG(figure).print_svg(out, metadata=NO_METADATA)
     return out.getvalue()
 
 
-def _make_room(figure: Figure) -> None:
-    """Set margins by the number of letters: measuring text takes as long as drawing it."""
-    left = right = 8.0
-    bottom = 4.0
-    for ax in figure.axes:
-        x_ticks = [text for text in ax.get_xticklabels() if text.get_visible()]
-        y_ticks = [text for text in ax.get_yticklabels() if text.get_visible()]
-        x_letters = max((len(text.get_text()) for text in x_ticks), default=0)
-        y_letters = max((len(text.get_text()) for text in y_ticks), default=0)
-        lines = len(ax.get_ylabel().splitlines())
-        left = max(left, LETTER * y_letters + 14 * lines + 12)
-        x_height = 14.0 * bool(x_letters)
-        if any(text.get_rotation() for text in x_ticks):
-            x_height = LETTER * x_letters
-        else:
-            right = max(right, LETTER * x_letters / 2)  # the last tick is centred on the edge
-        bottom = max(bottom, x_height + 15 * bool(ax.get_xlabel()) + 8)
-    width, height = 72 * figure.get_size_inches()
-    figure.subplots_adjust(
-        left / width, bottom / height, 1 - right / width, 1 - 8 / height, hspace=0.25
-    )
-
-
 def render(ax: Axes, title: str, keys: Sequence[Key]) -> tuple[str, Markup]:
-    """The drawing as a file with its legend, and as part of a page with a title for screen readers.
-
-    Both are empty for figures of notebooks, which draw them themselves.
-    """
-    if CANVAS.get() is not Figure:
-        return "", Markup()
+    """The drawing as a file with its legend, and as part of a page with a title for readers."""
     text = _svg_file(ax)
     return _with_legend(text, keys), _for_page(text, title)
 
@@ -185,11 +146,6 @@ def _clean_tag(tag: str, unique: str) -> str:
     for colour, variable in VARIABLES.items():
         tag = tag.replace(colour, variable)
     return tag
-
-
-def ramp(position: float) -> str:
-    """A colour between early (0) and late (1); neither end vanishes on white or on black."""
-    return to_hex(RAMP(float(position)))  # a whole number would be an index
 
 
 def over_time(

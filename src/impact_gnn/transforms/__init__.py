@@ -3,7 +3,7 @@
 from impact_gnn.transforms.attention import TimeGATConv, TimeGATv2Conv, time_attention
 from impact_gnn.transforms.check import DeliveryIssue, DeliveryWarning, check_delivery
 from impact_gnn.transforms.split import ChronologicalSplit
-from impact_gnn.transforms.weights import MMP, PMP, GenPMP, RelationSummary, Summary, TimeWeights
+from impact_gnn.transforms.weights import MMP, PMP, GenPMP, TimeWeights
 
 __all__ = [
     "MMP",
@@ -12,8 +12,6 @@ __all__ = [
     "DeliveryIssue",
     "DeliveryWarning",
     "GenPMP",
-    "RelationSummary",
-    "Summary",
     "TimeGATConv",
     "TimeGATv2Conv",
     "TimeWeights",

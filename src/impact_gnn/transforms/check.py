@@ -31,8 +31,6 @@ CARRIER = {"weight": "edge_weight", "attention": "edge_attr"}
 CHANGED = {"drop": "dropped", "duplicate": "repeated"}
 SUMS = ("add", "sum", "SumAggregation()")
 EXTREMES = ("max", "min", "MaxAggregation()", "MinAggregation()")
-# These divide by degrees without an option.
-ALWAYS_NORMALISE = ("ARMAConv", "ChebConv", "MixHopConv", "SGConv", "SSGConv")
 TOLERANCE = 1e-4  # relative change of an output that counts as rounding
 NO_WEIGHTS = (
     "data has no edge_weight, no edge_attr and no repeated edge, so there are no time weights to "
@@ -47,16 +45,14 @@ class DeliveryWarning(UserWarning):
 
 @dataclass(frozen=True)
 class DeliveryIssue:
-    """An issue of a layer, or of the data; serious ones are warned of as `DeliveryWarning`.
+    """An issue of a layer, or of the data, of which a `DeliveryWarning` warns.
 
-    `kind` is "ignored", "partly", "aggregation", "normalised twice", "normalised", "learned", "not
-    run", "no layers" or "no weights".
+    `kind` is "ignored", "partly", "aggregation", "normalised twice" or "no weights".
     """
 
     layer: str
     kind: str
     message: str
-    serious: bool = True
 
 
 def check_delivery(
@@ -72,7 +68,7 @@ def check_delivery(
     eval mode and without gradients, the second time with other weights, while every layer gets the
     features of the first run; a layer whose output stays the same has not received the weights.
     Layers that take the weights and change them are also reported: a mean divides Σ w·x by the
-    number of edges, `GCNConv` and similar ones by the roots of both degrees.
+    number of edges, and a self-loop may count as much as all neighbours together.
 
     Args:
         model: Any module with PyG layers inside.
@@ -95,8 +91,7 @@ def check_delivery(
         checks.choice("deliver", deliver, DELIVERIES)
     issues = list(_issues(model, data, call, deliver or _infer_delivery(data)))
     for issue in issues:
-        if issue.serious:
-            warnings.warn(issue.message, DeliveryWarning, stacklevel=2)
+        warnings.warn(issue.message, DeliveryWarning, stacklevel=2)
     return issues
 
 
@@ -110,10 +105,6 @@ def _issues(
         yield DeliveryIssue("", "no weights", NO_WEIGHTS)
         return
     layers = dict(_layers(model, data, deliver))
-    if not layers:
-        message = "the model has no PyG message-passing layer to check."
-        yield DeliveryIssue("", "no layers", message, serious=False)
-        return
     responses = {}
     if call is not None:
         responses = _responses(model, layers, call, data, deliver)
@@ -182,9 +173,9 @@ class _ExaminedLayer:
             return "use deliver='attention' with time_attention(model), or deliver='duplicate'"
         return "use deliver='duplicate' (PMP, MMP) or 'drop' (MMP)"
 
-    def issue(self, kind: str, sentence: str, *, serious: bool = True) -> DeliveryIssue:
+    def issue(self, kind: str, sentence: str) -> DeliveryIssue:
         message = f"layer {self.name!r} ({type(self.layer).__name__}) {sentence}"
-        return DeliveryIssue(self.name, kind, message, serious)
+        return DeliveryIssue(self.name, kind, message)
 
     def declared(self) -> Iterator[DeliveryIssue]:
         """Check by signature and options whether the layer receives the weights."""
@@ -213,11 +204,7 @@ class _ExaminedLayer:
     ) -> Iterator[DeliveryIssue]:
         """Check by the number of calls of the layer, and of those that responded to the weights."""
         carrier = CARRIER.get(self.deliver, "edge_index")
-        if not calls:
-            yield self.issue(
-                "not run", "was not run by call, so it was not checked.", serious=False
-            )
-        elif not responses:
+        if calls and not responses:
             change = "they change"
             remedy = self.remedy
             if self.deliver in CHANGED:
@@ -232,13 +219,12 @@ class _ExaminedLayer:
                 "ignored",
                 f"ignores the time weights: its output is the same when {change}; {remedy}.",
             )
-        elif responses < calls:
-            # A layer shared by relations may serve one without weights.
+        elif responses < calls and isinstance(data, Data):
+            # In HeteroData a layer shared by relations may serve one without weights.
             yield self.issue(
                 "partly",
                 f"used the time weights in {responses} of its {calls} calls; "
                 f"pass {carrier} in each of them.",
-                serious=isinstance(data, Data),
             )
 
     def changed_weights(self, data: Data | HeteroData) -> Iterator[DeliveryIssue]:
@@ -249,15 +235,6 @@ class _ExaminedLayer:
             yield self.issue(
                 "aggregation", f"has aggr={aggr!r}, which repeated edges do not change; use a mean."
             )
-        has_edge_dim = getattr(layer, "edge_dim", 0) is not None
-        learns = "edge_attr" in self.parameters and not self.is_exact and has_edge_dim
-        if self.deliver == "attention" and learns:
-            yield self.issue(
-                "learned",
-                "learns how to use the log-weight in edge_attr; "
-                "only the layers of time_attention apply it exactly.",
-                serious=False,
-            )
         if self.deliver != "weight" or "edge_weight" not in self.parameters:
             return
         if aggr is not None and aggr not in SUMS:
@@ -267,22 +244,13 @@ class _ExaminedLayer:
                 f"(a mean divides Σ w·x by the number of edges); "
                 f"build it with aggr='sum' and use normalize=True.",
             )
-        has_option = getattr(layer, "normalize", False) is True
-        if not has_option and type(layer).__name__ not in ALWAYS_NORMALISE:
-            return
-        if getattr(layer, "add_self_loops", False) is True and _rows_sum_to_one(data):
+        normalises = getattr(layer, "normalize", True) is True  # SGConv has no option
+        adds_loops = getattr(layer, "add_self_loops", False) is True
+        if normalises and adds_loops and _rows_sum_to_one(data):
             yield self.issue(
                 "normalised twice",
                 "normalises by degree; with row-normalised weights its self-loop counts as much "
                 "as all neighbours together; use normalize=False in the transform or in the layer.",
-            )
-        else:
-            yield self.issue(
-                "normalised",
-                "divides weights by the square roots of both degrees, so its message is not the "
-                "weighted mean; for that, use normalize=True in the transform and normalize=False "
-                "in the layer.",
-                serious=False,
             )
 
 

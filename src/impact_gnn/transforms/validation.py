@@ -37,16 +37,9 @@ class Flow:
     def nodes_per_time(self) -> np.ndarray:
         return np.bincount(self.source_period, minlength=len(self.times))
 
-    def edges_per_time(self) -> np.ndarray:
-        """Count edges per target and source time, [T, T]."""
-        size = len(self.times)
-        source, target = self.edge_index.cpu().numpy()
-        key = self.target_period[target].astype(np.int64) * size + self.source_period[source]
-        return np.bincount(key, minlength=size * size).reshape(size, size)
 
-
-def flows(owner: str, data: Data | HeteroData, time: str) -> tuple[list[Flow], dict[Triple, str]]:
-    """Return the relations of `data` that can be weighted, and the reasons why others cannot.
+def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
+    """Return the relations of `data` that can be weighted.
 
     `num_nodes` is written where only the time shows it, so that edges may be removed safely.
     """
@@ -78,11 +71,12 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> tuple[list[Flow], d
     ends = np.cumsum([len(value) for value in values.values()])[:-1]
     period_of = dict(zip(values, np.split(period, ends), strict=True))
     usable = []
-    untouched = {}
+    untouched = []
     for relation, store in edge_stores(data).items():
         missing = [kind for kind in (relation[0], relation[2]) if kind not in values]
         if missing:
-            untouched[relation] = f"{' and '.join(dict.fromkeys(missing))} without {time!r}"
+            names = " and ".join(dict.fromkeys(missing))
+            untouched.append(f"{'-'.join(relation)} ({names} without {time!r})")
             continue
         source_period = period_of[relation[0]]
         target_period = period_of[relation[2]]
@@ -96,12 +90,11 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> tuple[list[Flow], d
         )
         usable.append(flow)
     if not usable:
-        reasons = [f"{'-'.join(relation)} ({reason})" for relation, reason in untouched.items()]
         raise InputError(
-            f"no relation has {time!r} at both ends ({checks.listing(reasons)}); "
+            f"no relation has {time!r} at both ends ({checks.listing(untouched)}); "
             f"add times to the other types."
         )
-    return usable, untouched
+    return usable
 
 
 def pyg_object(owner: str, data: object) -> None:

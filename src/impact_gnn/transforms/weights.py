@@ -1,13 +1,8 @@
-"""`MMP`, `PMP` and `GenPMP` as PyG transforms that look up a table of `impact_gnn.weighting`.
-
-`summary` describes the weights on a graph, as values that print as a small table.
-"""
+"""`MMP`, `PMP` and `GenPMP` as PyG transforms that look up a table of `impact_gnn.weighting`."""
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
@@ -19,54 +14,10 @@ from torch_geometric.transforms import BaseTransform
 
 from impact_gnn import checks, weighting
 from impact_gnn.checks import InputError
-from impact_gnn.graph import Triple
 from impact_gnn.transforms.delivery import DELIVERIES, deliver
 from impact_gnn.transforms.validation import Flow, constructor_call, flows
 
 Graph = TypeVar("Graph", Data, HeteroData)
-
-
-@dataclass(frozen=True)
-class RelationSummary:
-    """One weighted relation; Ω is over its edges, 0 where there are none."""
-
-    relation: Triple
-    num_edges: int
-    smallest: float
-    mean: float
-    largest: float
-    num_zero: int  # edges with Ω = 0
-    num_silenced: int  # target nodes whose in-edges all have weight zero
-    num_capped: int  # entries of the table above the cap of GenPMP
-
-    def __str__(self) -> str:
-        weight = f"weight {self.smallest:.4g} to {self.largest:.4g} (mean {self.mean:.4g})"
-        text = f"{'-'.join(self.relation)}: {self.num_edges} edges, {weight}"
-        if self.num_zero:
-            text += f", {self.num_zero} of weight zero"
-            text += f", {self.num_silenced} nodes left without a message"
-        if self.num_capped:
-            text += f", {self.num_capped} entries of the table capped"
-        return text
-
-
-@dataclass(frozen=True)
-class Summary:
-    """All relations: those weighted, and those left untouched with the reason."""
-
-    transform: str
-    times: tuple[int, ...]
-    weighted: tuple[RelationSummary, ...]
-    untouched: Mapping[Triple, str]
-
-    def __str__(self) -> str:
-        head = f"{self.transform}: {len(self.times)} times from {self.times[0]} to {self.times[-1]}"
-        lines = [f"  {item}" for item in self.weighted]
-        lines += [
-            f"  {'-'.join(relation)}: untouched, {reason}"
-            for relation, reason in self.untouched.items()
-        ]
-        return "\n".join([head, *lines])
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -74,7 +25,7 @@ class TimeWeights(BaseTransform):
     """Multiplies edges by Ω[t_target, t_source]; the base of `MMP`, `PMP` and `GenPMP`.
 
     On `HeteroData` each relation whose two ends have a time is weighted and the others stay as they
-    are; `summary(data)` lists both. All timed node types share one time line: t_min and t_max are
+    are. All timed node types share one time line: t_min and t_max are
     the first and last time of any of them. Apply it to the whole graph, before sampling: a
     mini-batch may not contain t_max. The argument of the transform is not changed.
 
@@ -111,36 +62,15 @@ class TimeWeights(BaseTransform):
 
     def forward(self, data: Graph) -> Graph:
         """Write the weights into `data` itself; calling the transform does so on a copy."""
-        for flow in flows(type(self).__name__, data, self.time)[0]:
+        for flow in flows(type(self).__name__, data, self.time):
             deliver(flow, self._omega(flow), self.deliver, normalize=self.normalize)
         return data
-
-    def summary(self, data: Data | HeteroData) -> Summary:
-        """Describe the weights on `data` by relation, and list relations that stay untouched.
-
-        Examples:
-            >>> import torch
-            >>> edge_index = torch.tensor([[0, 1], [1, 0]])
-            >>> data = Data(edge_index=edge_index, time=torch.tensor([2019, 2020]))
-            >>> print(MMP().summary(data))
-            MMP(): 2 times from 2019 to 2020
-              node-to-node: 2 edges, weight 0 to 1 (mean 0.5), 1 of weight zero, 1 nodes left
-              without a message
-        """
-        usable, untouched = flows(type(self).__name__, copy.copy(data), self.time)
-        weighted = tuple(
-            _summarize(flow, self._omega(flow), self._num_capped(flow)) for flow in usable
-        )
-        return Summary(repr(self), tuple(usable[0].times.tolist()), weighted, untouched)
 
     __repr__ = constructor_call
 
     @abstractmethod
     def _table(self, flow: Flow) -> np.ndarray:
         """Compute Ω[t_target, t_source] for one relation."""
-
-    def _num_capped(self, flow: Flow) -> int:
-        return 0
 
     def _omega(self, flow: Flow) -> Tensor:
         return weighting.edge_weight(
@@ -202,9 +132,9 @@ class PMP(TimeWeights):
 class GenPMP(TimeWeights):
     """Generalised PMP (`gen_pmp`): Ω = P_tmax(Δ) / P_t(Δ), see `weighting.genpmp`.
 
+    P comes from the number of nodes of the source type at each time.
+
     Args:
-        basis: "nodes" takes P from the number of nodes of the source type at each time, "edges"
-            from the edges of the relation by target and source time.
         cap: Largest ratio allowed, or None; the other options are those of `TimeWeights`.
 
     Examples:
@@ -215,7 +145,6 @@ class GenPMP(TimeWeights):
         tensor([0.3333, 0.5000, 0.3333])
     """
 
-    basis: str = "nodes"
     cap: float | None = None
 
     impossible: ClassVar[dict[str, str]] = {
@@ -227,41 +156,9 @@ class GenPMP(TimeWeights):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.choice("basis", self.basis, ("nodes", "edges"))
         weighting.genpmp([0, 1], [1, 1], cap=self.cap)  # refuses a bad cap here, not later
 
     def _table(self, flow: Flow) -> np.ndarray:
         if not flow.edge_index.shape[1]:
             return weighting.plain(flow.times)  # nothing to weight, and perhaps nothing to count
-        return weighting.genpmp(flow.times, self._counts(flow), cap=self.cap)
-
-    def _counts(self, flow: Flow) -> np.ndarray:
-        counts = flow.nodes_per_time() if self.basis == "nodes" else flow.edges_per_time()
-        if not counts[-1].any() and self.basis == "edges":
-            raise InputError(
-                f"no edge of {'-'.join(flow.relation)} points at the last time ({flow.times[-1]}), "
-                "the reference of GenPMP(basis='edges'); use basis='nodes' or PMP."
-            )
-        return counts
-
-    def _num_capped(self, flow: Flow) -> int:
-        if self.cap is None or not flow.edge_index.shape[1]:
-            return 0
-        return weighting.num_capped(flow.times, self._counts(flow), self.cap)
-
-
-def _summarize(flow: Flow, omega: Tensor, num_capped: int) -> RelationSummary:
-    target = flow.edge_index[1]
-    num_reached = len(target.unique())
-    num_weighted = len(target[omega > 0].unique())
-    weights = omega if len(omega) else omega.new_zeros(1)
-    return RelationSummary(
-        relation=flow.relation,
-        num_edges=len(omega),
-        smallest=float(weights.min()),
-        mean=float(weights.double().mean()),
-        largest=float(weights.max()),
-        num_zero=int((omega == 0).sum()),
-        num_silenced=num_reached - num_weighted,
-        num_capped=num_capped,
-    )
+        return weighting.genpmp(flow.times, flow.nodes_per_time(), cap=self.cap)

@@ -7,19 +7,22 @@
 from __future__ import annotations
 
 import gzip
+import math
+import shutil
+import struct
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
 from impact_gnn import _files, checks
-from impact_gnn.checks import InputError, guarded
-from impact_gnn.data.archive import mapped
+from impact_gnn.checks import InputError, guarded, listing
 from impact_gnn.graph import TemporalGraph, Triple
 
 DATASETS: Mapping[str, str] = MappingProxyType(
@@ -37,6 +40,8 @@ FIELDS: Mapping[str, tuple[str, str, type]] = MappingProxyType(
 """Folder (of several types), file and type of the arrays of nodes; missing labels are NaN."""
 
 BLOCK = 1 << 24  # bytes of text that are parsed in one go
+LOCAL_HEADER = 30  # bytes of a zip entry's header before its name
+SMALL = 1 << 26  # bytes up to which compressed arrays are read into memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,3 +236,51 @@ def _blocks(path: Path, dtype: np.dtype) -> Iterator[np.ndarray]:
             yield np.stack(
                 [column.to_numpy(zero_copy_only=False) for column in batch.columns]
             ).astype(dtype)
+
+
+def mapped(path: Path, name: str, *, small: int = SMALL) -> np.ndarray:
+    """Map an array of an archive; a compressed one above `small` bytes is unpacked once.
+
+    An array without compression is stored in the zip file as in a `.npy` file.
+    """
+    with guarded(path), zipfile.ZipFile(path) as archive:
+        available = [entry.removesuffix(".npy") for entry in archive.namelist()]
+        if name not in available:
+            raise InputError(f"{path} has no array {name}; it has {listing(available)}.")
+        entry = archive.getinfo(f"{name}.npy")
+        if entry.compress_type == zipfile.ZIP_STORED:
+            return _in_place(path, entry)
+        if entry.file_size <= small:
+            with np.load(path, allow_pickle=False) as arrays:
+                return arrays[name]
+        # the checksum in its name belongs to these bytes only
+        goal = path.with_name(f"{path.stem}.{name}.{entry.CRC:08x}.npy")
+        if not goal.exists():
+            _files.require_space(path.parent, entry.file_size)
+            with (
+                _files.atomic_file(goal) as temporary,
+                archive.open(entry) as source,
+                temporary.open("wb") as out,
+            ):
+                shutil.copyfileobj(source, out, 1 << 22)
+    return _files.open_array(goal)
+
+
+def _in_place(path: Path, entry: zipfile.ZipInfo) -> np.ndarray:
+    with path.open("rb") as file:
+        file.seek(entry.header_offset)
+        name_length, extra_length = struct.unpack("<HH", file.read(LOCAL_HEADER)[26:30])
+        file.seek(entry.header_offset + LOCAL_HEADER + name_length + extra_length)
+        np.lib.format.read_magic(file)
+        # later versions of the header are for types with many fields, which a graph has none of
+        shape, columns_first, dtype = np.lib.format.read_array_header_1_0(file)
+        position = file.tell()
+    if dtype.hasobject:
+        raise InputError(
+            f"{path} contains Python objects in {entry.filename}; they are never loaded."
+        )
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    order: Literal["F", "C"] = "F" if columns_first else "C"
+    flat = np.memmap(path, dtype, "r", offset=position, shape=(math.prod(shape),))
+    return flat.reshape(shape, order=order)

@@ -45,7 +45,6 @@ MAG: Mapping[str, Any] = MappingProxyType(
 )
 """The sizes of ogbn-mag: `hetero_tsbm(**MAG, seed=0)`."""
 
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"mag": MAG})
 SIZES = (
     "num_papers",
     "num_authors",
@@ -58,27 +57,9 @@ SIZES = (
 )
 
 
-def hetero_tsbm(
-    num_papers: int = 2000,
-    num_authors: int = 3000,
-    num_fields: int = 200,
-    num_institutions: int = 50,
-    num_times: int = 10,
-    num_labels: int = 10,
-    num_features: int = 16,
-    *,
-    citations: int = 14_000,
-    writes: int = 9_000,
-    topics: int = 12_000,
-    affiliations: int = 3_000,
-    decay: float = 0.6,
-    activity: float = 0.5,
-    homophily: float = 0.4,
-    feature_std: float = 4.0,
-    start: int = 0,
-    seed: int = 0,
-) -> TemporalGraph:
-    """Draw a heterogeneous graph of the block model with all its labels; it classifies "paper".
+@dataclass(frozen=True)
+class HeteroTSBM:
+    """A block model with several types; its graphs have all labels, and classify "paper".
 
     Papers are numbered in order of time and cite older ones, or those of the same time with a
     smaller number. Edges run as in ogbn-mag, one way; use `graph.undirected()` for the ways back.
@@ -91,66 +72,94 @@ def hetero_tsbm(
       no preference.
     - Papers are in (label, time) blocks of equal size, with features x = μ(y) + k·Z, k being
       `feature_std`; the other types have none. Times run from `start`.
+    """
+
+    num_papers: int = 2000
+    num_authors: int = 3000
+    num_fields: int = 200
+    num_institutions: int = 50
+    num_times: int = 10
+    num_labels: int = 10
+    num_features: int = 16
+    citations: int = 14_000
+    writes: int = 9_000
+    topics: int = 12_000
+    affiliations: int = 3_000
+    decay: float = 0.6
+    activity: float = 0.5
+    homophily: float = 0.4
+    feature_std: float = 4.0
+    start: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in SIZES:
+            checks.at_least(name, getattr(self, name), int(name.startswith("num_")))
+        for name in ("num_times", "num_labels", "num_features"):
+            checks.at_least(name, getattr(self, name), 1)
+        checks.at_least("seed", self.seed, 0)
+        for name in ("decay", "activity", "homophily"):
+            checks.share(name, getattr(self, name))
+        check_start(self.start)
+        if not (checks.is_number(self.feature_std) and self.feature_std >= 0):
+            raise InputError(f"feature_std={self.feature_std!r} is not valid; use at least 0.")
+
+    def sample(self) -> TemporalGraph:
+        """Draw the graph."""
+        means, links, others, nodes, noise = np.random.SeedSequence(int(self.seed)).spawn(5)
+        mean = np.random.default_rng(means).standard_normal((self.num_labels, self.num_features))
+        # The papers are those of a block model; its edges are not drawn.
+        unused = np.ones((self.num_labels, self.num_labels))
+        std = np.full(self.num_labels, float(self.feature_std))
+        model = TSBM(mean, std, unused, unused, self.num_papers, num_times=self.num_times)
+        paper = Side(*drawing.draw_nodes(model, np.random.default_rng(nodes)))
+        rng = np.random.default_rng(others)
+        author = Side(
+            rng.integers(self.num_labels, size=self.num_authors),
+            rng.integers(self.num_times, size=self.num_authors),
+        )
+        field = Side(rng.permutation(np.arange(self.num_fields) % self.num_labels))
+        institution = Side(rng.permutation(np.arange(self.num_institutions) % self.num_labels))
+        law = partial(
+            Links, num_labels=self.num_labels, num_times=self.num_times, homophily=self.homophily
+        )
+        laws = {
+            CITES: law("citations", paper, paper, self.citations, self.decay),
+            WRITES: law("writes", author, paper, self.writes, self.activity),
+            TOPIC: law("topics", paper, field, self.topics, 1.0),
+            AFFILIATED: law("affiliations", author, institution, self.affiliations, 1.0),
+        }
+        seeds = links.spawn(len(laws))
+        edges = {triple: laws[triple].draw(own) for triple, own in zip(laws, seeds, strict=True)}
+        # papers cite older ones, which have smaller numbers
+        edges[CITES] = np.stack([edges[CITES].max(0), edges[CITES].min(0)])
+        features = drawing.feature_chunks(model, paper.label, np.random.default_rng(noise))
+        return TemporalGraph.hetero(
+            nodes={
+                "paper": {
+                    "x": np.concatenate(list(features)),
+                    "y": paper.label.astype(np.int64),
+                    "time": self.start + np.asarray(paper.period, np.int64),
+                },
+                "author": {"num_nodes": self.num_authors},
+                "field_of_study": {"num_nodes": self.num_fields},
+                "institution": {"num_nodes": self.num_institutions},
+            },
+            edges=edges,
+            target="paper",
+            num_labels=self.num_labels,
+        )
+
+
+def hetero_tsbm(**options: Any) -> TemporalGraph:
+    """Draw a graph of `HeteroTSBM`, whose fields are the options.
 
     Examples:
         >>> g = hetero_tsbm(num_papers=500, num_authors=400, citations=3000, topics=2000, seed=1)
         >>> {kind: nodes.num_nodes for kind, nodes in g.nodes.items()}
         {'paper': 500, 'author': 400, 'field_of_study': 200, 'institution': 50}
     """
-    sizes = (num_papers, num_authors, num_fields, num_institutions)
-    counts = (citations, writes, topics, affiliations)
-    for name, value in zip(SIZES, (*sizes, *counts), strict=True):
-        checks.at_least(name, value, 1 if name.startswith("num_") else 0)
-    checks.at_least("num_times", num_times, 1)
-    checks.at_least("num_labels", num_labels, 1)
-    checks.at_least("num_features", num_features, 1)
-    checks.at_least("seed", seed, 0)
-    checks.share("decay", decay)
-    checks.share("activity", activity)
-    checks.share("homophily", homophily)
-    check_start(start)
-    if not (checks.is_number(feature_std) and feature_std >= 0):
-        raise InputError(f"feature_std={feature_std!r} is not valid; use at least 0.")
-    means, links, others, nodes, noise = np.random.SeedSequence(int(seed)).spawn(5)
-    mean = np.random.default_rng(means).standard_normal((num_labels, num_features))
-    # The papers are those of a block model; its edges are not drawn.
-    unused = np.ones((num_labels, num_labels))
-    std = np.full(num_labels, float(feature_std))
-    model = TSBM(mean, std, unused, unused, num_papers, num_times=num_times)
-    paper = Side(*drawing.draw_nodes(model, np.random.default_rng(nodes)))
-    rng = np.random.default_rng(others)
-    author = Side(
-        rng.integers(num_labels, size=num_authors), rng.integers(num_times, size=num_authors)
-    )
-    field = Side(rng.permutation(np.arange(num_fields) % num_labels))
-    institution = Side(rng.permutation(np.arange(num_institutions) % num_labels))
-    law = partial(Links, num_labels=num_labels, num_times=num_times, homophily=homophily)
-    laws = {
-        CITES: law("citations", paper, paper, citations, decay),
-        WRITES: law("writes", author, paper, writes, activity),
-        TOPIC: law("topics", paper, field, topics, 1.0),
-        AFFILIATED: law("affiliations", author, institution, affiliations, 1.0),
-    }
-    seeds = links.spawn(len(laws))
-    edges = {triple: laws[triple].draw(own) for triple, own in zip(laws, seeds, strict=True)}
-    # papers cite older ones, which have smaller numbers
-    edges[CITES] = np.stack([edges[CITES].max(0), edges[CITES].min(0)])
-    features = drawing.feature_chunks(model, paper.label, np.random.default_rng(noise))
-    return TemporalGraph.hetero(
-        nodes={
-            "paper": {
-                "x": np.concatenate(list(features)),
-                "y": paper.label.astype(np.int64),
-                "time": start + np.asarray(paper.period, np.int64),
-            },
-            "author": {"num_nodes": num_authors},
-            "field_of_study": {"num_nodes": num_fields},
-            "institution": {"num_nodes": num_institutions},
-        },
-        edges=edges,
-        target="paper",
-        num_labels=num_labels,
-    )
+    return HeteroTSBM(**options).sample()
 
 
 def scaled(sizes: Mapping[str, Any], factor: float) -> dict[str, Any]:
