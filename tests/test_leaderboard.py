@@ -3,6 +3,8 @@
 Competing methods receive no target label, cells are stored, the page is complete.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -62,7 +64,8 @@ EVERY = rivals.RIVALS | rivals.METHOD_RIVALS
 
 @pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "autogluon"])
-def test_rivals_learn_from_the_past_alone(name, kind):
+def test_competing_methods_learn_from_the_past_alone(name, kind, monkeypatch):
+    monkeypatch.setattr(ig, "Pipeline", partial(ig.Pipeline, epochs=40))
     if name.startswith("trees"):
         pytest.importorskip("lightgbm")
     graph = GRAPHS[kind]()
