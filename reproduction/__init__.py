@@ -1,4 +1,6 @@
-"""The paper's tables and figures run again, and claims about speed: `python -m reproduction` lists them.
+"""The paper's tables and figures run again, and claims about speed.
+
+`python -m reproduction` lists them.
 
 Nothing here is installed with the package. `runner` works off tasks, `results` holds what comes out
 of them, and every study is a list of tasks: `table1`, `table2`, `table3` (with the γ figure),

@@ -90,9 +90,11 @@ def table1(
         out or Path("out/table1"),
         Model(model, epochs=epochs, most_rows=most_rows, standardize=standardize),
     )
-    _shown(
+    _run_and_print(
         place,
-        lambda told: run(seeds, place, names=_split(data), root=root, model=how, progress=told),
+        lambda progress: run(
+            seeds, place, names=_split(data), root=root, model=how, progress=progress
+        ),
     )
 
 
@@ -118,9 +120,9 @@ def table2(
 
     place, study = out or Path("out/table2"), STUDIES[checks.choice("dataset", dataset, STUDIES)]
     picked = _split(models), _split(methods)
-    _shown(
+    _run_and_print(
         place,
-        lambda told: run(
+        lambda progress: run(
             study,
             place,
             root=root,
@@ -128,7 +130,7 @@ def table2(
             models=picked[0],
             methods=picked[1],
             features=features,
-            progress=told,
+            progress=progress,
         ),
     )
 
@@ -160,7 +162,7 @@ def table3(
         _split(columns),
         Options(nodes, epochs),
     )
-    _shown(place, lambda told: study.run(place, workers=workers, progress=told))
+    _run_and_print(place, lambda progress: study.run(place, workers=workers, progress=progress))
 
 
 @app.command()
@@ -191,7 +193,9 @@ def gamma(
         _split(columns) or GAMMA_COLUMNS,
         Options(nodes, epochs),
     )
-    table = _shown(place, lambda told: study.run(place, workers=workers, progress=told))
+    table = _run_and_print(
+        place, lambda progress: study.run(place, workers=workers, progress=progress)
+    )
     plots.write(gain_figure(table, rows), place / "figure-gamma.png", place / "figure-gamma.svg")
 
 
@@ -238,9 +242,9 @@ def revgat_operator(
     from reproduction.revgat_operator import revgat_operator as run
 
     place, options = out or Path("out/revgat-operator"), Options(width, epochs, root=root_weight)
-    _shown(
+    _run_and_print(
         place,
-        lambda told: run(
+        lambda progress: run(
             root,
             seeds,
             place,
@@ -248,7 +252,7 @@ def revgat_operator(
             operators=_split(operators),
             methods=_split(methods),
             options=options,
-            progress=told,
+            progress=progress,
         ),
     )
 
@@ -266,7 +270,9 @@ def risk(
     from reproduction.risk import risk as run
 
     place = out or Path("out/risk")
-    _shown(place, lambda told: run(seeds, place, names=_split(data), root=root, progress=told))
+    _run_and_print(
+        place, lambda progress: run(seeds, place, names=_split(data), root=root, progress=progress)
+    )
 
 
 @app.command()
@@ -288,16 +294,16 @@ def leaderboard(
     from reproduction.leaderboard import leaderboard as run
 
     place, tried = out or Path("out/leaderboard"), efforts.split(",") if efforts else []
-    _shown(
+    _run_and_print(
         place,
-        lambda told: run(
+        lambda progress: run(
             place,
             root=root,
             names=names,
             seeds=seeds,
             rivals=_split(rivals),
             efforts=tried,
-            progress=told,
+            progress=progress,
         ),
     )
 
@@ -325,16 +331,16 @@ def rivals(
     asked = _split(methods) or [*every, f"{OURS}quick"]
     efforts = [name.removeprefix(OURS) for name in asked if name.startswith(OURS)]
     tried = [name for name in asked if not name.startswith(OURS)]
-    _shown(
+    _run_and_print(
         place,
-        lambda told: leaderboard(
+        lambda progress: leaderboard(
             place,
             root=root,
             names=names,
             seeds=seeds,
             rivals=tried,
             efforts=efforts,
-            progress=told,
+            progress=progress,
             page=AgainstPlain,
         ),
     )
@@ -360,9 +366,9 @@ def former(
     from reproduction.former import former as run
 
     place = out or Path("out/former")
-    _shown(
+    _run_and_print(
         place,
-        lambda told: run(
+        lambda progress: run(
             checkout,
             place,
             root=root,
@@ -370,7 +376,7 @@ def former(
             models=models.split(","),
             method=method,
             seeds=seeds,
-            progress=told,
+            progress=progress,
         ),
     )
 
@@ -386,7 +392,7 @@ def rules(
     """Rules of choice and forecasts, each made by older windows of a run and scored on its newest."""
     from reproduction.rules import rules as run
 
-    _shown(out or Path("out/rules"), lambda told: run(runs, root=root))
+    _run_and_print(out or Path("out/rules"), lambda progress: run(runs, root=root))
 
 
 @app.command()
@@ -430,7 +436,9 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(2)
 
 
-def _shown(place: Path, run: Callable[[Callable[[int, int, str], None]], "Table"]) -> "Table":
+def _run_and_print(
+    place: Path, run: Callable[[Callable[[int, int, str], None]], "Table"]
+) -> "Table":
     """Runs a study with a progress bar, writes its files and prints its page."""
     with Progress(console=Console(stderr=True), transient=True) as bar:
         line = bar.add_task("running", total=None)

@@ -41,7 +41,7 @@ def load(name: str, root: Path, *, joined: bool = False) -> ig.TemporalGraph:
     return graph.with_features(x)
 
 
-def found(root: Path) -> list[str]:
+def available(root: Path) -> list[str]:
     """Names of all graphs under `root`: the known ones, then other archives and saved graphs."""
     known = [name for name in (*CUTOFFS, *FURTHER_CUTOFFS) if path_of(name, root).is_file()]
     places = [
@@ -57,7 +57,10 @@ def found(root: Path) -> list[str]:
 
 
 def at_hand(names: Sequence[str], root: Path | None) -> list[str]:
-    """Those of `names` that can be run: "tsbm", which is drawn, and graphs that lie under `root`."""
+    """Those of `names` that can be run.
+
+    "tsbm", which is drawn, and graphs that lie under `root`.
+    """
     there = [name for name in names if name == "tsbm" or (root and path_of(name, root).is_file())]
     if not there:
         raise ig.InputError(

@@ -1,4 +1,6 @@
-"""Models against their former selves: the same graphs, method and seeds with the package of two checkouts.
+"""Models against their former selves.
+
+The same graphs, method and seeds with the package of two checkouts.
 
 Each fit has a process of its own, which imports the package from one of them; studies are this
 checkout's, so this one asks the package for nothing that only one of the two has.
@@ -86,15 +88,15 @@ def former(
         for name in names or GRAPHS:
             for model in models:
                 for version, place in zip(VERSIONS, (checkout, HERE), strict=True):
-                    given = {
+                    arguments = {
                         "version": version,
                         "name": name,
                         "model": model,
                         "method": method,
                         "seed": seed,
                     }
-                    call = partial(run_fit, place, root=root, **given)
-                    settings = {"study": "former", "source": sources[place], **given}
+                    call = partial(run_fit, place, root=root, **arguments)
+                    settings = {"study": "former", "source": sources[place], **arguments}
                     tasks.append(Task(f"{model} on {name}, {version}, seed {seed}", settings, call))
     records = work_off(tasks, out / "parts", progress=progress)
     about = f"Method {method}, {seeds} seeds, all labels before the cutoff; validation is what epochs were chosen by."

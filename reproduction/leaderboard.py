@@ -42,7 +42,10 @@ CANDIDATE = "candidate "
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Probabilities of the targets [n, Y]; of ours also the accuracy it foresees, sets of labels, candidates."""
+    """Probabilities of the targets [n, Y].
+
+    Of ours also the accuracy it foresees, sets of labels, candidates.
+    """
 
     probabilities: np.ndarray
     forecast: Estimate | None = None
@@ -51,11 +54,12 @@ class Outcome:
 
 
 def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
-    """`impact run` on the view, its files under `out`; an effort ending in "+hindsight" fits every candidate as well.
+    """`impact run` on the view, its files under `out`.
+
+    An effort ending in "+hindsight" fits every candidate as well.
 
     Only so can be told, afterwards, what the best single candidate would have been: candidates that
-    were tried in full
-    are fitted on all labels like the chosen ones, with one seed.
+    were tried in full are fitted on all labels like the chosen ones, with one seed.
     """
     effort, _, hindsight = effort.partition("+")
     summary = ig.run(view, out, cutoff=view.cutoff, effort=effort, seed=seed)
@@ -119,8 +123,8 @@ def records_of(
             "coverage": float(sets[np.arange(len(truth)), truth].mean()),
             "set size": float(sets.sum(1).mean()),
         }
-    for candidate, found in outcome.candidates.items():
-        scores[f"{CANDIDATE}{candidate}"] = float((found[scored].argmax(1) == truth).mean())
+    for candidate, probabilities in outcome.candidates.items():
+        scores[f"{CANDIDATE}{candidate}"] = float((probabilities[scored].argmax(1) == truth).mean())
     study, name, method, seed = memory.study, memory.section, memory.column, memory.seed
     return [
         Record(
@@ -136,7 +140,10 @@ def records_of(
 
 
 def peak_memory() -> float:
-    """Peak of this process in MB. Where there is no /proc, the one that may have begun with the parent's."""
+    """Peak of this process in MB.
+
+    Where there is no /proc, the one that may have begun with the parent's.
+    """
     status = Path("/proc/self/status")
     if not status.is_file():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -173,7 +180,7 @@ def leaderboard(
 
     `page` shows the records in another way.
     """
-    there = data.found(root)
+    there = data.available(root)
     if not there:
         raise InputError(f"{root} contains no graph; pass a folder of graphs with --root.")
     methods = [
@@ -212,16 +219,18 @@ def leaderboard(
         raise InputError(f"{root} contains no graph with labels for scoring: {' '.join(notes)}")
     records = []
     for done, task in enumerate(tasks, 1):
-        found = work_off([task], out / "cells")
+        cell_records = work_off([task], out / "cells")
         if progress is not None:
             progress(done, len(tasks), task.title)
-        if found[0].row.startswith(NOT_RUN):
-            notes.append(f"{found[0].column} on {found[0].section}: {found[0].row}")
+        if cell_records[0].row.startswith(NOT_RUN):
+            notes.append(
+                f"{cell_records[0].column} on {cell_records[0].section}: {cell_records[0].row}"
+            )
             task.file(
                 out / "cells"
             ).unlink()  # a rerun tries again: what was missing may be there then
         else:
-            records += found
+            records += cell_records
     about = f"Labels from the cutoff on were hidden until a method had answered; {seeds} seeds, paired by node."
     if page is not None:
         return page("rivals", "Rivals", about, records, notes=notes)
@@ -229,7 +238,10 @@ def leaderboard(
 
 
 class Leaderboard(Table):
-    """Sections are graphs, rows are measures, columns are methods; ours is the last effort, without any, plain."""
+    """Sections are graphs, rows are measures, columns are methods.
+
+    Ours is the last effort, without any, plain.
+    """
 
     def mean(self, graph: str, measure: str, method: str) -> float:
         records = self.by_place.get((graph, measure, method), [])
@@ -338,15 +350,17 @@ class Leaderboard(Table):
         return [[graph, method, best.removeprefix(CANDIDATE), f"{regret:+.4f}"]]
 
     def _measures(self, graph: str, method: str) -> list[str]:
-        def shown(measure: str, digits: int = 3) -> str:
+        def formatted(measure: str, digits: int = 3) -> str:
             value = self.mean(graph, measure, method)
             return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
-        forecast = shown("forecast")
+        forecast = formatted("forecast")
         if forecast != "–":
-            forecast += f" [{shown('forecast low')}, {shown('forecast high')}]"
-        parts = [shown(name) for name in ("macro-F1", "calibration error", "coverage", "set size")]
-        return [graph, method, *parts, forecast, shown("seconds", 0), shown("memory", 0)]
+            forecast += f" [{formatted('forecast low')}, {formatted('forecast high')}]"
+        parts = [
+            formatted(name) for name in ("macro-F1", "calibration error", "coverage", "set size")
+        ]
+        return [graph, method, *parts, forecast, formatted("seconds", 0), formatted("memory", 0)]
 
 
 class AgainstPlain(Leaderboard):
@@ -356,7 +370,11 @@ class AgainstPlain(Leaderboard):
         graphs, methods = self.names(0), self.names(2)
         there = {(g, m): self.mean(g, "accuracy", m) for g in graphs for m in methods}
         lines = [
-            [m, *(self._beside(g, m, there) for g in graphs), self._average(graphs, m, there)]
+            [
+                m,
+                *(self._difference_cell(g, m, there) for g in graphs),
+                self._average(graphs, m, there),
+            ]
             for m in methods
         ]
         costs = [[m, *(self._cost(g, m) for g in graphs)] for m in methods]
@@ -376,7 +394,9 @@ class AgainstPlain(Leaderboard):
             + "\n"
         )
 
-    def _beside(self, graph: str, method: str, scores: Mapping[tuple[str, str], float]) -> str:
+    def _difference_cell(
+        self, graph: str, method: str, scores: Mapping[tuple[str, str], float]
+    ) -> str:
         if method == "plain":
             return f"{scores[graph, method]:.4f}"
         gap = self.gap(graph, method, "plain")
@@ -400,12 +420,12 @@ class AgainstPlain(Leaderboard):
 
 
 def _accuracies(graphs: Sequence[str], scores: np.ndarray) -> list[list[str]]:
-    def shown(score: float, best: float) -> str:
+    def formatted(score: float, best: float) -> str:
         return "–" if math.isnan(score) else f"**{score:.4f}**" if score == best else f"{score:.4f}"
 
     best = np.nan_to_num(scores, nan=-1.0).max(1)
     return [
-        [name, *(shown(score, best[row]) for score in scores[row])]
+        [name, *(formatted(score, best[row]) for score in scores[row])]
         for row, name in enumerate(graphs)
     ]
 

@@ -1,4 +1,7 @@
-"""What the paper's methods do, as pictures: the weights, the mix of distances they make, and the alignments."""
+"""What the paper's methods do, as pictures.
+
+The weights, the mix of distances they make, and the alignments.
+"""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -52,9 +55,9 @@ def distances(decay: float = 0.6) -> Figure:
     }
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     for axis, (name, table) in zip(figure.subplots(1, 3, sharey=True), tables.items(), strict=True):
-        heard = table * decay**far
+        weighted = table * decay**far
         for own in (1, 5, 7, 9):
-            share = np.bincount(far[own], heard[own], minlength=len(TIMES)) / heard[own].sum()
+            share = np.bincount(far[own], weighted[own], minlength=len(TIMES)) / weighted[own].sum()
             style = {"color": "black", "linewidth": 2.5} if own == TIMES[-1] else {"linewidth": 1.2}
             axis.plot(TIMES, share, marker="o", markersize=3, label=f"node of time {own}", **style)
         axis.set(xlabel="distance in time", title=name)

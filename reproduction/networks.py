@@ -58,7 +58,7 @@ def logits(
     view, known = sample.view, sample.num_known
     label = torch.tensor(view.y)[:known]
     generator = torch.Generator().manual_seed(sample.seed)
-    kept = 1.0 - (protocol.dropout if model == "gcn" else 0.0)
+    keep_probability = 1.0 - (protocol.dropout if model == "gcn" else 0.0)
     network: nn.Module
     if model == "sgc":
         features = sgc_features(sample, column, protocol)
@@ -85,8 +85,12 @@ def logits(
     )
     for _ in range(options.epochs):
         mask = None
-        if kept < 1:
-            mask = torch.rand(view.num_nodes, HIDDEN, generator=generator).lt_(kept).div_(kept)
+        if keep_probability < 1:
+            mask = (
+                torch.rand(view.num_nodes, HIDDEN, generator=generator)
+                .lt_(keep_probability)
+                .div_(keep_probability)
+            )
         out = forward(known, mask)
         adam.zero_grad()
         cross_entropy(

@@ -13,7 +13,10 @@ Curves = Mapping[str, Sequence[tuple[float, Estimate]]]
 
 
 def gain_curves(panels: Mapping[str, tuple[Curves, Curves]]) -> Figure:
-    """For every section two panels over γ: gains over plain, and of second-moment methods over PMP."""
+    """For every section two panels over γ.
+
+    Gains over plain, and of second-moment methods over PMP.
+    """
     figure = Figure(figsize=(10, 3.6 * len(panels)), layout="constrained")
     axes = figure.subplots(len(panels), 2, squeeze=False)
     for line, (section, pair) in zip(axes, panels.items(), strict=True):
@@ -58,7 +61,10 @@ def growth(rows: Sequence[Mapping[str, float]]) -> Figure:
 
 
 def write(figure: Figure, *files: Path) -> None:
-    """Writes a figure in the formats that the names say; without a date the same result gives the same file."""
+    """Writes a figure in the formats that the names say.
+
+    Without a date the same result gives the same file.
+    """
     for path in files:
         with atomic(path) as temporary:
             kind = path.suffix[1:] or "png"

@@ -1,4 +1,6 @@
-"""The models behind table 2's rows: decoupled ones on hops, linear RevGAT on the whole graph, GAMLP in stages.
+"""The models behind table 2's rows.
+
+Decoupled ones on hops, linear RevGAT on the whole graph, GAMLP in stages.
 
 Every recipe chooses its epoch on the last labelled period before the cutoff. Inputs made of labels
 (label hops, JJnorm) are made of the labels of earlier periods while it chooses.
@@ -23,7 +25,10 @@ from reproduction.table2 import Outcome, Problem
 
 @dataclass(frozen=True)
 class Decoupled:
-    """A model of `ig.Pipeline`, whose arguments these are; `extras` are parts that every method gets besides."""
+    """A model of `ig.Pipeline`, whose arguments these are.
+
+    `extras` are parts that every method gets besides.
+    """
 
     model: str
     hops: int = 2
@@ -89,8 +94,8 @@ class Linear:
         (x,) = standardized([np.asarray(known.x, np.float32)], split.train)
         propagation = nn.Propagation.of(known, weighting=parts.edge_weighting, self_loop=True)
         alignments = [part.name for part in parts.of_kind(Kind.ALIGNMENT)]
-        told = (known.label, view.num_labels) if self.labels else ()
-        task = nn.GraphTask(x, propagation, *told, reuse=1)
+        label_inputs = (known.label, view.num_labels) if self.labels else ()
+        task = nn.GraphTask(x, propagation, *label_inputs, reuse=1)
         layers = [nn.align_layer(name, known, table=propagation.table) for name in alignments]
         training = nn.Training(
             epochs=self.epochs,
@@ -149,7 +154,10 @@ class Staged:
     storage: str | None = "float16"
 
     def fit(self, problem: Problem, method: str, seed: int, place: Path) -> Outcome:
-        """Fits all stages and asks the best for the rows of the problem; hops that are on disk are not made again."""
+        """Fits all stages and asks the best for the rows of the problem.
+
+        Hops that are on disk are not made again.
+        """
         parts, view = Method.parse(method), problem.view
         if view.x is None:
             raise ig.InputError("the graph has no features; pass some with --features.")
@@ -169,7 +177,10 @@ class Staged:
         hops = standardized([np.asarray(hop[rows], np.float32) for hop in whole], here.train)
 
         def make_task(soft: np.ndarray) -> nn.HopTask:
-            """Label hops of what is believed; the most probable class stands for it: probabilities take 76 GB."""
+            """Label hops of what is believed.
+
+            The most probable class stands for it: probabilities take 76 GB.
+            """
             label = np.full(view.num_nodes, -1)
             label[rows] = np.where(soft.any(1), soft.argmax(1), -1)
             label_hops = repeated_label_hops([step] * self.label_hops, label, view.num_labels, disk)
@@ -209,7 +220,10 @@ class Staged:
 
 
 def standardized(parts: Sequence[np.ndarray], rows: np.ndarray) -> list[np.ndarray]:
-    """Every matrix with mean 0 and variance 1 per column over `rows`; constant columns are only centred."""
+    """Every matrix with mean 0 and variance 1 per column over `rows`.
+
+    Constant columns are only centred.
+    """
     out = []
     for values in parts:
         some = values[rows].astype(np.float64)

@@ -1,4 +1,6 @@
-"""One format for all results: tidy records, from which cells, paired differences and pages are made.
+"""One format for all results.
+
+Tidy records, from which cells, paired differences and pages are made.
 
 A `Table` has sections (a model, say), rows (data, or how graphs were drawn) and columns (methods).
 Every column of a row is run on the same graphs and seeds, and is compared with the first column
@@ -56,7 +58,9 @@ def packed(hits: np.ndarray) -> str:
 
 
 def difference(ours: Sequence[Record], theirs: Sequence[Record]) -> Estimate:
-    """Ours minus theirs, paired by seed; where all seeds share the scored nodes, other nodes might have come too.
+    """Ours minus theirs, paired by seed.
+
+    Where all seeds share the scored nodes, other nodes might have come too.
 
     The error of the nodes is then added: it is that of the share of seeds that got a node right,
     paired by node.
@@ -196,7 +200,7 @@ class Table:
         return files
 
     def _section(self, section: str) -> ExtraTable:
-        def shown(place: Place) -> str:
+        def formatted(place: Place) -> str:
             cell = self.cells[place]
             return f"{cell.mean:.4f} ± {cell.error:.4f}" + (
                 "" if cell.gain is None else f" ({_signed(cell.gain)})"
@@ -204,7 +208,7 @@ class Table:
 
         rows, columns = self.names(1, section), self.names(2, section)
         lines = [
-            [self.titles.get(name, name), *(shown((section, row, name)) for row in rows)]
+            [self.titles.get(name, name), *(formatted((section, row, name)) for row in rows)]
             for name in columns
         ]
         return ExtraTable(section, ["", *rows], lines)
@@ -233,8 +237,8 @@ class Table:
         return lines
 
     def _judged(self, published: float, measured: float, allowed: float) -> list[str]:
-        verdict = [f"±{allowed:.4f}", "yes" if abs(measured - published) <= allowed else "**no**"]
-        return [f"{published:.4f}", f"{measured:.4f}", *(verdict if self.judged else ["", ""])]
+        judgement = [f"±{allowed:.4f}", "yes" if abs(measured - published) <= allowed else "**no**"]
+        return [f"{published:.4f}", f"{measured:.4f}", *(judgement if self.judged else ["", ""])]
 
 
 @contextmanager

@@ -1,15 +1,15 @@
-"""Does GenPMP's gain on ogbn-arxiv (Table 2: .7065 → .7468) correct the shift in time, or a missing normalisation?
+"""Does GenPMP's gain on ogbn-arxiv (Table 2.
+
+.7065 → .7468) correct the shift in time, or a missing normalisation?
 
 The authors' "linear RevGAT" is an input and an output layer of three heads of 256 columns, with no
 invertible block between them. Its attention has lost the softmax that divided by the degree, but
 not the factors around it, which were made for a softmax: √degree at the target and 1/√degree at the
 source. What is left is a sum without a normaliser.
 
-| operator | M, with W = Ω·A + I | degrees |
-|---|---|---|
-| released | D^+½ W D^-½ | edges counted and one loop, whatever their weights |
-| symmetric | D_W^-½ W D_W^-½ | sums of the weights, loop included |
-| mean | D_W^-1 W | sums of the weights, loop included |
+| operator | M, with W = Ω·A + I | degrees | |---|---|---| | released | D^+½ W D^-½ | edges counted
+and one loop, whatever their weights | | symmetric | D_W^-½ W D_W^-½ | sums of the weights, loop
+included | | mean | D_W^-1 W | sums of the weights, loop included |
 
 The time weights Ω multiply edges first, in all three; edges are taken in both directions, and loops
 have weight 1. Heads without attention are one wide linear map, so the model is out = M·relu(BN(M
@@ -65,7 +65,10 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Options:
-    """`width` columns in each of three heads; the epoch is chosen among every `every`-th; `root` see above."""
+    """`width` columns in each of three heads.
+
+    The epoch is chosen among every `every`-th; `root` see above.
+    """
 
     width: int = 32
     epochs: int = 40
@@ -184,7 +187,10 @@ def revgat_operator(
     options: Options | None = None,
     progress: Progress | None = None,
 ) -> Table:
-    """Runs the study on `ogbn_arxiv` under `root`; `features` are "joined" (x and x_svd) or "svd" (x_svd alone)."""
+    """Runs the study on `ogbn_arxiv` under `root`.
+
+    `features` are "joined" (x and x_svd) or "svd" (x_svd alone).
+    """
     if checks.whole_number("seeds", seeds) < 2:
         raise ig.InputError(f"seeds={seeds} gives no standard error; use at least 2, better 5.")
     checks.choice("features", features, ("joined", "svd"))
@@ -199,16 +205,18 @@ def revgat_operator(
     for seed, operator, method in product(
         range(seeds), kinds, (each for each in METHODS if each in wanted)
     ):
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "features": features,
             "operator": operator,
             "method": method,
             "seed": seed,
             "options": options,
         }
-        settings = {"study": "revgat-operator", "bytes": path.stat().st_size, **given}
+        settings = {"study": "revgat-operator", "bytes": path.stat().st_size, **arguments}
         tasks.append(
-            Task(f"{operator}, {method}, seed {seed}", settings, partial(run_cell, root, **given))
+            Task(
+                f"{operator}, {method}, seed {seed}", settings, partial(run_cell, root, **arguments)
+            )
         )
     records = work_off(tasks, out / "parts", progress=progress)
     about = (

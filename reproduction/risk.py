@@ -65,7 +65,7 @@ def run_seed(name: str, root: Path | None, seed: int, most: int) -> list[Record]
     with one_thread():
         for method in METHODS:
             start, message = clock.process_time(), messages_of(view, method)
-            found = bounds.risk_bound(
+            bound = bounds.risk_bound(
                 message[early], label[early], message[late], label[late], most=most, seed=seed
             )
             # Two halves of the past: what is left of the bound where nothing has moved.
@@ -73,11 +73,11 @@ def run_seed(name: str, root: Path | None, seed: int, most: int) -> list[Record]
                 message[one], label[one], message[two], label[two], most=most, seed=seed
             )
             values = {
-                "earlier": found.earlier,
-                "gap": found.gap,
-                "mix": found.mix,
-                "bound": found.bound,
-                "printed": found.steepest * w1_of(message[early], message[late], 5 * most, rng),
+                "earlier": bound.earlier,
+                "gap": bound.gap,
+                "mix": bound.mix,
+                "bound": bound.bound,
+                "printed": bound.steepest * w1_of(message[early], message[late], 5 * most, rng),
                 "floor": still.bound,
             }
             seconds = (clock.process_time() - start) / len(values)

@@ -1,4 +1,6 @@
-"""What one would have used instead: tuned standard methods, each a function from a view and a seed to probabilities.
+"""What one would have used instead.
+
+Tuned standard methods, each a function from a view and a seed to probabilities.
 
 A view (`graph.masked(cutoff)`) holds no label at or after its cutoff. Settings and the number of
 epochs or rounds are chosen as if the last labelled periods (at least a tenth of all labels) had to
@@ -36,7 +38,7 @@ PATIENCE = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class Holdout:
     """Nodes to choose by, and their labels."""
 
     rows: np.ndarray
@@ -54,7 +56,7 @@ class Fit:
     steps: int = 0
 
 
-Learner = Callable[[ig.TemporalGraph, Any, Held | None, int], Fit]
+Learner = Callable[[ig.TemporalGraph, Any, Holdout | None, int], Fit]
 """Fits a setting to a view: with `Held` it chooses its steps, otherwise it takes the number given."""
 
 
@@ -65,7 +67,7 @@ def labelled(view: ig.TemporalGraph) -> tuple[np.ndarray, np.ndarray]:
     return rows, view.y[rows].astype(np.int64)
 
 
-def hold_out(view: ig.TemporalGraph) -> tuple[ig.TemporalGraph, Held]:
+def hold_out(view: ig.TemporalGraph) -> tuple[ig.TemporalGraph, Holdout]:
     """The view as it was before the last labelled periods, and the nodes of these."""
     rows, labels = labelled(view)
     when = view.time[rows]
@@ -76,14 +78,14 @@ def hold_out(view: ig.TemporalGraph) -> tuple[ig.TemporalGraph, Held]:
             "use labels of at least two."
         )
     late = when >= enough[-1]
-    return view.masked(int(enough[-1])), Held(rows[late], labels[late])
+    return view.masked(int(enough[-1])), Holdout(rows[late], labels[late])
 
 
 def tuned(view: ig.TemporalGraph, learn: Learner, settings: Sequence[Any]) -> tuple[Fit, Fit]:
     """The best setting's fit to the past, and its fit to all labels of the view."""
-    past, held = hold_out(view)
-    fits = [learn(past, setting, held, 0) for setting in settings]
-    best = int(np.argmax([held.accuracy(fit.probabilities) for fit in fits]))
+    past, holdout = hold_out(view)
+    fits = [learn(past, setting, holdout, 0) for setting in settings]
+    best = int(np.argmax([holdout.accuracy(fit.probabilities) for fit in fits]))
     return fits[best], learn(view, settings[best], None, fits[best].steps)
 
 
@@ -95,7 +97,10 @@ def rival(view: ig.TemporalGraph, learn: Learner, settings: Sequence[Any]) -> np
 
 
 def own_features(view: ig.TemporalGraph) -> np.ndarray:
-    """Features in the scale of the labelled nodes; without any, the degree's power of two as one-hot columns."""
+    """Features in the scale of the labelled nodes.
+
+    Without any, the degree's power of two as one-hot columns.
+    """
     if view.x is None:
         degree = np.diff(own_graph(view).indptr)
         return np.eye(int(np.log2(degree.max() + 1)) + 1, dtype=np.float32)[
@@ -105,7 +110,9 @@ def own_features(view: ig.TemporalGraph) -> np.ndarray:
 
 
 def hop_features(view: ig.TemporalGraph, *, labels: bool = False) -> np.ndarray:
-    """Own features, means over neighbours at 1 and 2 steps in either direction, or along metapaths; log degrees.
+    """Own features, means over neighbours at 1 and 2 steps in either direction, or along metapaths.
+
+    Log degrees.
 
     With `labels`, the known labels of neighbours in the same way, the own label left out.
     """
@@ -216,7 +223,7 @@ def logistic(view: ig.TemporalGraph, seed: int) -> np.ndarray:
     """Multinomial logistic regression on standardised features."""
     x = own_features(view)
 
-    def learn(view: ig.TemporalGraph, strength: float, held: Held | None, steps: int) -> Fit:
+    def learn(view: ig.TemporalGraph, strength: float, holdout: Holdout | None, steps: int) -> Fit:
         rows, y = labelled(view)
         model = LogisticRegression(C=strength, max_iter=200).fit(x[rows], y)
         return Fit(_all_classes(model.predict_proba(x), model.classes_, view))
@@ -239,18 +246,18 @@ def trees(
     except ImportError:
         raise InputError("lightgbm is not installed; pip install lightgbm.") from None
 
-    def learn(view: ig.TemporalGraph, leaves: int, held: Held | None, steps: int) -> Fit:
+    def learn(view: ig.TemporalGraph, leaves: int, holdout: Holdout | None, steps: int) -> Fit:
         x, (rows, labels) = inputs(view), labelled(view)
         classes, y = np.unique(labels, return_inverse=True)
         share = min(1.0, max(0.2, 64 / x.shape[1]))
         rounds = int(np.clip(1e10 / (len(classes) * len(rows) * x.shape[1] * share), 40, 400))
         watched: dict[str, Any] = {}
-        if held is not None:
+        if holdout is not None:
             # A class that is new in the held-out periods has no loss; accuracy counts it as missed.
-            known = np.isin(held.labels, classes)
+            known = np.isin(holdout.labels, classes)
             stop = lightgbm.early_stopping(max(10, rounds // 10), verbose=False)
-            codes = np.searchsorted(classes, held.labels[known])
-            watched = {"eval_X": x[held.rows[known]], "eval_y": codes, "callbacks": [stop]}
+            codes = np.searchsorted(classes, holdout.labels[known])
+            watched = {"eval_X": x[holdout.rows[known]], "eval_y": codes, "callbacks": [stop]}
         model = lightgbm.LGBMClassifier(
             n_estimators=steps or rounds,
             learning_rate=min(0.3, max(0.05, 12 / rounds)),
@@ -285,20 +292,20 @@ def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 60) -> np.nda
         raise InputError(
             "autogluon is not installed; pip install autogluon.tabular lightgbm."
         ) from None
-    past, held = hold_out(view)
+    past, holdout = hold_out(view)
     table = pandas.DataFrame(hop_features(view)).add_prefix("x").assign(label=view.y)
     with tempfile.TemporaryDirectory() as place:
         predictor = TabularPredictor("label", problem_type="multiclass", path=place, verbosity=0)
         predictor.fit(
             table.iloc[labelled(past)[0]],
-            tuning_data=table.iloc[held.rows],
+            tuning_data=table.iloc[holdout.rows],
             time_limit=seconds,
             num_cpus=1,
             hyperparameters={"GBM": {}, "RF": {}, "XT": {}},
         )
         predictor.refit_full()
-        found = predictor.predict_proba(table[view.targets()])
-    return _all_classes(found.to_numpy(), found.columns.to_numpy(), view)
+        probabilities = predictor.predict_proba(table[view.targets()])
+    return _all_classes(probabilities.to_numpy(), probabilities.columns.to_numpy(), view)
 
 
 def _all_classes(
@@ -346,7 +353,7 @@ def _network(
     seed: int,
     view: ig.TemporalGraph,
     setting: tuple[float, float],
-    held: Held | None,
+    holdout: Holdout | None,
     steps: int,
     *,
     every: int = 3,
@@ -373,13 +380,13 @@ def _network(
         logits = model(x[rows], None) if matrix is None else model(x, matrix)[rows]
         functional.cross_entropy(logits, y).backward()
         optimizer.step()
-        if held is not None and epoch % every == 0:
-            found = predicted()
-            if (score := held.accuracy(found)) > best_score:
-                best, best_score = Fit(found, epoch), score
+        if holdout is not None and epoch % every == 0:
+            probabilities = predicted()
+            if (score := holdout.accuracy(probabilities)) > best_score:
+                best, best_score = Fit(probabilities, epoch), score
             elif epoch - best.steps >= patience:
                 break
-    return best if held is not None else Fit(predicted(), most)
+    return best if holdout is not None else Fit(predicted(), most)
 
 
 NETWORK_SETTINGS = ((0.01, 0.5), (0.01, 0.2), (0.003, 0.5))
@@ -404,7 +411,7 @@ def label_propagation(view: ig.TemporalGraph, seed: int, *, layers: int = 50) ->
     """PyG's label propagation; what it does not reach gets the shares of the known labels."""
     matrix = as_tensor(own_graph(view))
 
-    def learn(view: ig.TemporalGraph, alpha: float, held: Held | None, steps: int) -> Fit:
+    def learn(view: ig.TemporalGraph, alpha: float, holdout: Holdout | None, steps: int) -> Fit:
         rows, y = (torch.from_numpy(part) for part in labelled(view))
         known = torch.zeros(view.num_nodes, view.num_labels)
         known[rows, y] = 1
@@ -424,11 +431,14 @@ def correct_and_smooth(view: ig.TemporalGraph, seed: int, *, layers: int = 20) -
     before, after = tuned(view, partial(_network, "mlp", x, None, seed), NETWORK_SETTINGS)
 
     def learn(
-        view: ig.TemporalGraph, setting: tuple[float, float, bool], held: Held | None, steps: int
+        view: ig.TemporalGraph,
+        setting: tuple[float, float, bool],
+        holdout: Holdout | None,
+        steps: int,
     ) -> Fit:
         rows, y = (torch.from_numpy(part) for part in labelled(view))
         first, second, autoscale = setting
-        guess = torch.from_numpy((after if held is None else before).probabilities)
+        guess = torch.from_numpy((after if holdout is None else before).probabilities)
         return Fit(
             _shares(
                 CorrectAndSmooth(layers, first, layers, second, autoscale)(guess, y, rows, matrix)
@@ -453,7 +463,10 @@ def corrected(
     model: str | None = None,
     patience: int | None = None,
 ) -> np.ndarray:
-    """This package's pipeline with a method: SIGN, or SeHGNN where there are several node types, or another model."""
+    """This package's pipeline with a method.
+
+    SIGN, or SeHGNN where there are several node types, or another model.
+    """
     model = model or ("sehgnn" if view.is_hetero else "sign")
     if view.x is None:
         view = view.with_features(own_features(view))

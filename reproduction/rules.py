@@ -1,4 +1,6 @@
-"""Which rule chooses best, which forecast foresees best: asked of the past of graphs that `impact run` was on.
+"""Which rule chooses best, which forecast foresees best.
+
+Asked of the past of graphs that `impact run` was on.
 
 A run keeps what every candidate said about every window (`work/fits`). Each rule chooses by the
 older windows alone and is scored on the newest, whose labels lay before the cutoff too: no target
@@ -46,24 +48,24 @@ class Past:
         """None where there is nothing to choose by: one window only."""
         graph, cutoff = data.with_cutoff(name, root)
         summary, view = read_summary(run / "summary.json"), graph.masked(cutoff)
-        found = windows(view, summary.options.folds)
-        if len(found) < 2:
+        folds = windows(view, summary.options.folds)
+        if len(folds) < 2:
             return None
-        scores = Scores({str(window): truth_of(view, window) for window in found})
+        scores = Scores({str(window): truth_of(view, window) for window in folds})
         candidates = [row.candidate for row in summary.backtest.full]
         for unit in (Unit(one, fold) for one in candidates for fold in scores.folds):
             scores.predictions[unit] = np.load(
                 run / "work" / "fits" / f"{unit}.npy", allow_pickle=False
             )
-        return cls(name, view, found, scores, candidates)
+        return cls(name, view, folds, scores, candidates)
 
     def older(self) -> EnsembleSelection:
         """What was known before the newest window."""
         before = self.windows[:-1]
         scores = Scores({str(one): self.scores.truth[str(one)] for one in before})
         scores.predictions |= {
-            unit: said
-            for unit, said in self.scores.predictions.items()
+            unit: probabilities
+            for unit, probabilities in self.scores.predictions.items()
             if unit.fold in scores.truth
         }
         return EnsembleSelection(scores, scores.ranked(self.candidates), before, self.view)
@@ -71,12 +73,18 @@ class Past:
     def accuracy(self, choice: EnsembleSpec) -> float:
         """On the newest window."""
         newest = str(self.windows[-1])
-        said = sum(m.weight * self.scores.probability(m.candidate, newest) for m in choice.members)  # type: ignore[operator, misc]
-        return float((said.argmax(1) == self.scores.truth[newest]).mean())  # type: ignore[union-attr]
+        probabilities = sum(
+            m.weight * self.scores.probability(m.candidate, newest) for m in choice.members
+        )  # type: ignore[operator, misc]
+        # type: ignore[union-attr]
+        return float((probabilities.argmax(1) == self.scores.truth[newest]).mean())
 
 
 def significant(selection: EnsembleSelection) -> EnsembleSpec:
-    """The best whose interval, widened for the number of candidates, lies above plain; otherwise plain."""
+    """The best whose interval, widened for the number of candidates, lies above plain.
+
+    Otherwise plain.
+    """
     level = 1 - 0.05 / max(len(selection.finalists) - 1, 1)
     gains = {
         one: selection.scores.difference(one, level=level)
@@ -157,7 +165,7 @@ def foreseen(past: Past) -> dict[str, float]:
     )
     calibration = fit_calibration(out_of_fold)
     piece = newest.holdouts[-1]
-    said = calibration.apply(
+    probabilities = calibration.apply(
         newest.ensemble_probabilities(choice, piece), prior_before(past.view, piece.window)
     )
     truth = newest.truth(piece)
@@ -171,22 +179,22 @@ def foreseen(past: Past) -> dict[str, float]:
         weight
         @ [(p.argmax(1) == one.truth).mean() for p, one in zip(before, out_of_fold, strict=True)]
     )
-    confidence = float(said.max(1).mean())
+    confidence = float(probabilities.max(1).mean())
     threshold = np.quantile(np.concatenate([p.max(1) for p in before]), 1 - level)
-    right = float((said.argmax(1) == truth).mean())
+    right = float((probabilities.argmax(1) == truth).mean())
     guesses = {
         "level of the past": level,
         "calibrated confidence": confidence,
-        "thresholded confidence": float((said.max(1) > threshold).mean()),
+        "thresholded confidence": float((probabilities.max(1) > threshold).mean()),
         "half and half": (level + confidence) / 2,
     }
-    sets = calibration.sets(said)
+    sets = calibration.sets(probabilities)
     off = {name: abs(value - right) for name, value in guesses.items()}
     return off | {
         "calibration error, raw": calibration_error(
             newest.ensemble_probabilities(choice, piece), truth
         ),
-        "calibration error": calibration_error(said, truth),
+        "calibration error": calibration_error(probabilities, truth),
         "coverage": float(sets[np.arange(len(truth)), truth].mean()),
     }
 
@@ -196,7 +204,11 @@ def rules(runs: Path, *, root: Path) -> Table:
     pasts = []
     for run in sorted(file.parent for file in runs.glob("*/summary.json")):
         name = next(
-            (one for one in data.found(root) if run.name == one or run.name.startswith(f"{one}-")),
+            (
+                one
+                for one in data.available(root)
+                if run.name == one or run.name.startswith(f"{one}-")
+            ),
             None,
         )
         if name is not None and (past := Past.of(run, name, root)) is not None:
@@ -223,11 +235,14 @@ def rules(runs: Path, *, root: Path) -> Table:
         )
     mean = [f"{100 * value:.2f}" for value in np.mean(regrets, axis=0)]
     lines.append(["mean regret, points", "", "", *mean, ""])
-    found = [(name, foreseen(past)) for name, past in pasts]
-    measures = list(found[0][1])
-    off = [[name, *(f"{each[measure]:.3f}" for measure in measures)] for name, each in found]
+    forecasts = [(name, foreseen(past)) for name, past in pasts]
+    measures = list(forecasts[0][1])
+    off = [[name, *(f"{each[measure]:.3f}" for measure in measures)] for name, each in forecasts]
     off.append(
-        ["mean", *(f"{np.mean([each[measure] for _, each in found]):.3f}" for measure in measures)]
+        [
+            "mean",
+            *(f"{np.mean([each[measure] for _, each in forecasts]):.3f}" for measure in measures),
+        ]
     )
     chosen = "Accuracy on the newest window, chosen by older ones"
     foretold = "Forecasts off by, calibration and sets on the newest window"

@@ -33,7 +33,10 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Task:
-    """Work that can be repeated: `call()` gives its records, `settings` are all that they depend on."""
+    """Work that can be repeated.
+
+    `call()` gives its records, `settings` are all that they depend on.
+    """
 
     title: str
     settings: Mapping[str, Any]
@@ -46,7 +49,10 @@ class Task:
         return directory / f"{re.sub('[^a-zA-Z0-9.+-]+', '_', self.title)}-{digest}.json"
 
     def stored_settings(self) -> Any:
-        """As JSON gives them back, which knows no tuples; dataclasses as their fields, with their name."""
+        """As JSON gives them back, which knows no tuples.
+
+        Dataclasses as their fields, with their name.
+        """
 
         def plain(value: Any) -> Any:
             known = is_dataclass(value) and not isinstance(value, type)
@@ -65,9 +71,9 @@ def work_off(
     if workers < 1:
         raise InputError(f"workers={workers} must be at least 1.")
     done = {
-        number: kept
+        number: stored
         for number, task in enumerate(tasks)
-        if (kept := _kept(task, directory)) is not None
+        if (stored := _stored_records(task, directory)) is not None
     }
     todo = [number for number in range(len(tasks)) if number not in done]
     for number, records in _finished(
@@ -121,7 +127,7 @@ def _run_and_keep(task: Task, directory: Path) -> list[Record]:
     return records
 
 
-def _kept(task: Task, directory: Path) -> list[Record] | None:
+def _stored_records(task: Task, directory: Path) -> list[Record] | None:
     path = task.file(directory)
     if not path.is_file():
         return None

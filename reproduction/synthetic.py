@@ -1,4 +1,6 @@
-"""The synthetic study's ingredients: how graphs are drawn, which methods are compared, and what they may see.
+"""The synthetic study's ingredients.
+
+How graphs are drawn, which methods are compared, and what they may see.
 
 The paper's text and the code behind its table differ, so both are kept; `docs/paper-to-code.md`
 tells the reasons.
@@ -68,7 +70,10 @@ PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in _PROTOCOLS}
 
 @dataclass(frozen=True)
 class Row:
-    """How connections fade with the distance in time (`decay` of `ig.tsbm`); `published` names the paper's row."""
+    """How connections fade with the distance in time (`decay` of `ig.tsbm`).
+
+    `published` names the paper's row.
+    """
 
     title: str
     decay: float | str
@@ -76,7 +81,10 @@ class Row:
 
 
 def table3_rows(names: Sequence[str] | None = None, gamma: float = GAMMA) -> list[Row]:
-    """The rows "fixed", "random", "random-zero-diagonal", or some of them; `gamma` is the decay of "fixed"."""
+    """The rows "fixed", "random", "random-zero-diagonal", or some of them.
+
+    `gamma` is the decay of "fixed".
+    """
     rows = {
         "fixed": Row(f"fixed γ = {gamma:g}", float(gamma), "fixed"),
         "random": Row("random γ", "random", "random"),
@@ -176,7 +184,10 @@ class Sample:
 
 
 def draw(protocol: Protocol, row: Row, model: str, seed: int, num_nodes: int) -> Sample:
-    """Graph number `seed` of a row; with one seed, rows differ in their edges only and models in the noise."""
+    """Graph number `seed` of a row.
+
+    With one seed, rows differ in their edges only and models in the noise.
+    """
     noise = protocol.gcn_noise if model == "gcn" else None
     block = ig.tsbm_model(
         num_nodes, 10, decay=row.decay, protocol=protocol.graphs, feature_std=noise, seed=seed
@@ -211,7 +222,9 @@ def alignment(column: Column, sample: Sample) -> Chain | None:
 
 
 def label_features(column: Column, sample: Sample) -> Tensor:
-    """Known labels of the neighbours, own label excluded, as multiples of an even share [N, Y]; [N, 0] for the others.
+    """Known labels of the neighbours, own label excluded, as multiples of an even share [N, Y].
+
+    [N, 0] for the others.
 
     Shares themselves are of the order of 1/Y, too small for 200 epochs beside features of order 1.
     """
@@ -221,7 +234,10 @@ def label_features(column: Column, sample: Sample) -> Tensor:
 
 
 def _oracle(sample: Sample, table: np.ndarray) -> PNY:
-    """PNY as the published runs had it: the generator's probabilities, and the labels of all but the last time."""
+    """PNY as the published runs had it.
+
+    The generator's probabilities, and the labels of all but the last time.
+    """
     graph, label, time = sample.graph, torch.tensor(sample.graph.y), torch.tensor(sample.graph.time)
     sizes = block_sizes(sample.block_model, np.asarray(graph.y), graph.time)
     truth = TrueConnectivity(
@@ -256,7 +272,10 @@ def true_connectivity(model: TSBM, sizes: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class TrueConnectivity:
-    """The connectivity that the generator has, in place of an estimate; for the oracle column only."""
+    """The connectivity that the generator has, in place of an estimate.
+
+    For the oracle column only.
+    """
 
     times: np.ndarray
     num_labels: int

@@ -64,9 +64,9 @@ def run_seed(name: str, root: Path | None, seed: int, model: Model) -> list[Reco
     y, (train, test) = np.asarray(graph.y), rows_of(graph, cutoff, seed, model.most_rows)
     records = []
     for split in SPLITS:
-        for told in (False, True):
+        for with_time in (False, True):
             start, x = clock.process_time(), np.asarray(graph.x)
-            x = np.hstack([x, time_embedding(graph.time)]) if told else x
+            x = np.hstack([x, time_embedding(graph.time)]) if with_time else x
             hops = [x, *(hops_of(graph, x) if model.name == "sign" else metapaths_of(graph, x))]
             hops = standardized(hops, train[split]) if model.standardize else hops
             task = HopTask(hops)
@@ -77,7 +77,10 @@ def run_seed(name: str, root: Path | None, seed: int, model: Model) -> list[Reco
             build = partial(make, task.in_channels, graph.num_labels, model.hidden)
             result = fit(build, task, label, Split(train[split], np.empty(0, np.int64)), training)
             score = float((predict(result.model, task, test).argmax(1) == y[test]).mean())
-            column, seconds = split + (", time told" if told else ""), clock.process_time() - start
+            column, seconds = (
+                split + (", time told" if with_time else ""),
+                clock.process_time() - start,
+            )
             records.append(Record("table1", MODELS[model.name], name, column, seed, score, seconds))
     return records
 
@@ -160,7 +163,10 @@ def rows_of(
 
 
 def hops_of(graph: ig.TemporalGraph, x: np.ndarray) -> list[np.ndarray]:
-    """Row means over neighbours; where the only relations lead to another type and back, over both steps."""
+    """Row means over neighbours.
+
+    Where the only relations lead to another type and back, over both steps.
+    """
     if not graph.is_hetero:
         return [np.asarray(hop) for hop in ig.propagate(graph, x=x, hops=HOPS)]
     away, back = sorted(graph.relations, key=lambda triple: triple[0] != graph.target)

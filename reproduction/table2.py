@@ -34,8 +34,8 @@ class Problem:
         rows = np.flatnonzero((graph.time >= cutoff) & (graph.y >= 0))
         code = np.arange(graph.num_labels)
         if graph.label_names is not None:
-            seen = np.unique(graph.y[(graph.time < cutoff) & (graph.y >= 0)])
-            code[[*seen, *np.setdiff1d(code, seen)]] = np.arange(graph.num_labels)
+            known = np.unique(graph.y[(graph.time < cutoff) & (graph.y >= 0)])
+            code[[*known, *np.setdiff1d(code, known)]] = np.arange(graph.num_labels)
         return cls(view, rows, code[graph.y[rows]])
 
     def hits(self, predicted: np.ndarray) -> np.ndarray:
@@ -63,15 +63,24 @@ class Outcome:
 
 
 class Recipe(Protocol):
-    """How a model is made, trained and asked; a frozen dataclass, whose fields are its hyper-parameters."""
+    """How a model is made, trained and asked.
+
+    A frozen dataclass, whose fields are its hyper-parameters.
+    """
 
     def fit(self, problem: Problem, method: str, seed: int, place: Path) -> Outcome:
-        """Fits with a method such as "pmp+jjnorm"; what is too large for memory goes into the directory `place`."""
+        """Fits with a method such as "pmp+jjnorm".
+
+        What is too large for memory goes into the directory `place`.
+        """
 
 
 @dataclass(frozen=True)
 class Row:
-    """A model with a method; rows of one model are compared with its row "plain", which comes first."""
+    """A model with a method.
+
+    Rows of one model are compared with its row "plain", which comes first.
+    """
 
     model: str
     method: str

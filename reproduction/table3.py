@@ -80,7 +80,10 @@ class SyntheticStudy:
                 checks.choice(name, value, allowed)
 
     def run(self, out: Path, *, workers: int = 1, progress: Progress | None = None) -> Table:
-        """Works off all graphs, rows in turns: a study that is stopped has about as many graphs of each."""
+        """Works off all graphs, rows in turns.
+
+        A study that is stopped has about as many graphs of each.
+        """
         columns = chosen(self.columns)
         places = [
             (protocol, row, model)
@@ -92,7 +95,7 @@ class SyntheticStudy:
         for seed in range(self.graphs):
             for protocol, row, model in places:
                 title = f"{model.upper()}, {protocol}, {row.title}, graph {seed}"
-                given: dict[str, Any] = {
+                arguments: dict[str, Any] = {
                     "study": self.name,
                     "protocol": protocol,
                     "row": row,
@@ -101,7 +104,7 @@ class SyntheticStudy:
                     "seed": seed,
                     "options": self.options,
                 }
-                tasks.append(Task(title, given, partial(run_graph, **given)))
+                tasks.append(Task(title, arguments, partial(run_graph, **arguments)))
         records = work_off(tasks, out / "parts", workers=workers, progress=progress)
         paper = {
             (f"{model.upper()}, {protocol}", row.title, column): value

@@ -102,10 +102,10 @@ def calls_of(size: Size, seed: int = 0) -> dict[str, Callable[[], Any]]:
     degree = np.diff(graph.csr().indptr)
 
     def connectivity() -> np.ndarray:
-        found = ig.connectivity.relative_connectivity(
+        estimate = ig.connectivity.relative_connectivity(
             graph.edge_index, known, moment, num_labels=size.side, cutoff=cutoff
         )
-        return alignment.coefficients(groups, found, degree, tables["pmp"])
+        return alignment.coefficients(groups, estimate, degree, tables["pmp"])
 
     def weights(name: str) -> Callable[[], Any]:
         """The table is made anew: it belongs to the method's cost, small as it is."""
@@ -175,11 +175,11 @@ def report(curves: Curves, axes: Sequence[Axis] = AXES) -> Report:
         row: dict[str, Any] = {"": name, "paper": f"O({words})"}
         for axis in axes:
             sizes = [axis.of(size) for size in axis.sizes]
-            found, theirs = (
+            ours, theirs = (
                 slope(sizes, curves[axis.title][name]),
                 slope(sizes, list(map(formula, axis.sizes))),
             )
-            row[axis.title] = f"{found:.2f} ({abs(theirs):.2f})"
+            row[axis.title] = f"{ours:.2f} ({abs(theirs):.2f})"
             if axis.title == "f":
                 row["ms at f = " + str(sizes[len(sizes) // 2])] = (
                     1e3 * curves[axis.title][name][len(sizes) // 2]
@@ -193,7 +193,10 @@ def report(curves: Curves, axes: Sequence[Axis] = AXES) -> Report:
 
 
 def picture(curves: Curves, axes: Sequence[Axis] = AXES) -> Figure:
-    """Milliseconds over size, a panel for every axis; MMP and PMP cost what GenPMP does and are left out."""
+    """Milliseconds over size, a panel for every axis.
+
+    MMP and PMP cost what GenPMP does and are left out.
+    """
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     panels = figure.subplots(1, len(axes), sharey=True, squeeze=False)[0]
     for panel, axis in zip(panels, axes, strict=True):

@@ -268,15 +268,21 @@ def pny(message, previous, label, time, target, relative, times, degree, table, 
     """
     num_labels = len(relative)
     covariance = [label_covariance(previous, label, target, y) for y in range(num_labels)]
-    neighbours = mean_degree(label, time, target, degree, times, num_labels)
+    neighbours = mean_degree(
+        label, time=time, target=target, degree=degree, times=times, num_labels=num_labels
+    )
     place = {int(t): i for i, t in enumerate(times)}
     out = np.array(message, dtype=np.float64)
     for v in range(len(message)):
         if label[v] < 0 or target[v]:
             continue
         y, t = int(label[v]), place[int(time[v])]
-        here = message_covariance(relative, table, covariance, neighbours, y, t)
-        goal = message_covariance(relative, table, covariance, neighbours, y, len(times) - 1)
+        here = message_covariance(
+            relative, table=table, covariance=covariance, degree=neighbours, y=y, t=t
+        )
+        goal = message_covariance(
+            relative, table=table, covariance=covariance, degree=neighbours, y=y, t=len(times) - 1
+        )
         if here is None or goal is None:
             continue
         own = [message[u] for u in range(len(message)) if label[u] == y and not target[u]]

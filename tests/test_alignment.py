@@ -289,15 +289,15 @@ def test_pny_is_the_loop(xp, seed, degree, table):
     assert xp.owns(result)
     expected = paper.pny(
         case.message,
-        case.previous,
-        case.label,
-        case.time,
-        case.target,
-        case.connectivity.relative,
-        case.connectivity.times,
-        case.degree if degree else np.ones(len(case.time)),
-        case.table if table else np.ones_like(case.table),
-        paper.transport_map,
+        previous=case.previous,
+        label=case.label,
+        time=case.time,
+        target=case.target,
+        relative=case.connectivity.relative,
+        times=case.connectivity.times,
+        degree=case.degree if degree else np.ones(len(case.time)),
+        table=case.table if table else np.ones_like(case.table),
+        make_map=paper.transport_map,
     )
     np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-5, atol=1e-5)
 
@@ -437,7 +437,9 @@ def test_messages_with_the_promised_covariance_get_the_last_times(seed):
     message = np.zeros_like(previous)
     for y in range(num_labels):
         for i, t in enumerate(times):
-            sigma = paper.message_covariance(relative, table, sigma_x, degree, y, i)
+            sigma = paper.message_covariance(
+                relative, table=table, covariance=sigma_x, degree=degree, y=y, t=i
+            )
             message[(label == y) & (time == t)] = exact(rng, size, sigma) + y
     moved = alignment.pny(
         message,
@@ -449,7 +451,9 @@ def test_messages_with_the_promised_covariance_get_the_last_times(seed):
         table=table,
     )
     for y in range(num_labels):
-        goal = paper.message_covariance(relative, table, sigma_x, degree, y, 3)
+        goal = paper.message_covariance(
+            relative, table=table, covariance=sigma_x, degree=degree, y=y, t=3
+        )
         for t in times[:-1]:
             part = moved[(label == y) & (time == t)]
             np.testing.assert_allclose(np.cov(part.T), goal, rtol=1e-4, atol=1e-4 * np.trace(goal))

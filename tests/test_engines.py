@@ -87,7 +87,14 @@ def test_hops_are_the_same_to_the_last_bit(engine, dtype, norm, self_loop, weigh
     )
     period = rng.integers(0, 3, NODES)
     steps = [
-        Operator(csr, table, period, period, norm, self_loop)
+        Operator(
+            csr,
+            table=table,
+            source_period=period,
+            target_period=period,
+            norm=norm,
+            self_loop=self_loop,
+        )
         for table in (np.ones((3, 3)), rng.random((3, 3)))
     ]
     path = [steps[0], steps[1], steps[0]]

@@ -367,7 +367,7 @@ def test_words_are_the_users_own():
     assert max(map(len, text.splitlines())) <= 80
     with pytest.raises(
         ig.InputError,
-        match=r"^there is no node with the id 'paper 500'; ids of 120 nodes are such as",
+        match=r"^no node has the id 'paper 500'; the 120 ids look like",
     ):
         explain(p, g, "paper 500")
     with pytest.raises(
@@ -407,4 +407,4 @@ def test_the_command_explains_a_run_and_json_comes_back(graph, tmp_path):
         app, ["explain", str(tmp_path / "out" / "model"), str(tmp_path / "g"), "--node", "P999"]
     )
     assert wrong.exit_code == 2
-    assert "there is no node with the id 'P999'" in wrong.output
+    assert "no node has the id 'P999'" in wrong.output

@@ -286,7 +286,7 @@ def test_the_manifest_is_compared_with_the_files(tmp_path):
     manifest = tmp_path / "g" / "manifest.json"
     content = json.loads(manifest.read_text())["content"]
     manifest.write_text(json.dumps(content | {"version": 99}))
-    with pytest.raises(InputError, match="format version 99, but this release reads 3, 1, 2"):
+    with pytest.raises(InputError, match="format version 99, but this release reads 4, 1, 2, 3"):
         ig.load(tmp_path / "g")
     outside = {"../x.npy": next(iter(content["arrays"].values()))}
     manifest.write_text(json.dumps(content | {"arrays": outside}))
@@ -351,7 +351,7 @@ def test_damaged_files_raise_only_input_errors(originals, tmp_path_factory, data
 def test_killed_while_saving_leaves_nothing_half_written(tmp_path):
     code = (
         "import sys, os, numpy as np, impact_gnn as ig, impact_gnn._files as f\n"
-        "f.checksum = lambda path: os.kill(os.getpid(), 9)\n"
+        "f.checksum = f.rows_checksum = lambda *_: os.kill(os.getpid(), 9)\n"
         "ig.TemporalGraph(time=[0, 1], edge_index=[[0], [1]]).save(sys.argv[1])\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "g")], check=False)

@@ -52,7 +52,16 @@ def block_chances(law):
 
 def test_frequencies_of_blocks_are_the_probabilities_between_two_kinds():
     rows, columns = sides(0, 600, 500, 3, 4)
-    law = Links("writes", rows, columns, 20_000, 0.5, 3, 4, 0.6)
+    law = Links(
+        "writes",
+        rows=rows,
+        columns=columns,
+        expected=20_000,
+        decay=0.5,
+        num_labels=3,
+        num_times=4,
+        homophily=0.6,
+    )
     chance, pairs = block_chances(law)
     drawn = sum(block_counts(law, law.draw(np.random.SeedSequence(k))) for k in range(10))
     deviation = (drawn - 10 * pairs * chance) / np.sqrt(10 * pairs * chance * (1 - chance))
@@ -64,7 +73,16 @@ def test_frequencies_of_blocks_are_the_probabilities_between_two_kinds():
 
 def test_frequencies_of_blocks_are_the_probabilities_within_a_kind():
     side, _ = sides(1, 600, 1, 3, 4)
-    law = Links("citations", side, side, 20_000, 0.6, 3, 4, 0.5)
+    law = Links(
+        "citations",
+        rows=side,
+        columns=side,
+        expected=20_000,
+        decay=0.6,
+        num_labels=3,
+        num_times=4,
+        homophily=0.5,
+    )
     chance, pairs = block_chances(law)
     own = side.sizes(3, 4)
     for y in range(3):
@@ -87,7 +105,16 @@ def test_frequencies_of_blocks_are_the_probabilities_within_a_kind():
 def test_every_pair_of_nodes_has_its_own_chance():
     """Not only blocks: a link is as likely for each pair of nodes of a block."""
     rows, columns = sides(2, 12, 10, 2, 2)
-    law = Links("writes", rows, columns, 40, 0.5, 2, 2, 0.6)
+    law = Links(
+        "writes",
+        rows=rows,
+        columns=columns,
+        expected=40,
+        decay=0.5,
+        num_labels=2,
+        num_times=2,
+        homophily=0.6,
+    )
     times = 1000
     counts = np.zeros((12, 10))
     for k in range(times):

@@ -57,7 +57,9 @@ def test_equals_leaving_the_own_label_out(seed, weighted, method, norm, self_loo
     for hop, hop_values in enumerate(
         label_hops(view, weighting=method, hops=2, **options), start=1
     ):
-        expected = naive(view, method, norm, self_loop, hop, renormalize)
+        expected = naive(
+            view, method=method, norm=norm, self_loop=self_loop, hops=hop, renormalize=renormalize
+        )
         np.testing.assert_allclose(hop_values, expected, rtol=1e-6, atol=1e-6)
 
 

@@ -3,6 +3,8 @@
 Competing methods receive no target label, cells are stored, the page is complete.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -62,7 +64,8 @@ EVERY = rivals.RIVALS | rivals.METHOD_RIVALS
 
 @pytest.mark.parametrize("kind", GRAPHS)
 @pytest.mark.parametrize("name", [name for name in EVERY if name != "autogluon"])
-def test_rivals_learn_from_the_past_alone(name, kind):
+def test_competing_methods_learn_from_the_past_alone(name, kind, monkeypatch):
+    monkeypatch.setattr(ig, "Pipeline", partial(ig.Pipeline, epochs=40))
     if name.startswith("trees"):
         pytest.importorskip("lightgbm")
     graph = GRAPHS[kind]()
@@ -183,7 +186,15 @@ def test_the_page_compares_ours_with_every_rival():
             outcome,
             np.arange(40),
             truth,
-            Record("leaderboard", graph, "memory", method, 0, 100.0, 2.0),
+            Record(
+                "leaderboard",
+                section=graph,
+                row="memory",
+                column=method,
+                seed=0,
+                score=100.0,
+                seconds=2.0,
+            ),
         )
     ]
     page = leaderboard.Leaderboard("leaderboard", "Leaderboard", "About.", records).markdown()
@@ -214,7 +225,15 @@ def test_the_page_of_rivals_holds_each_against_plain():
             leaderboard.Outcome(outcome),
             np.arange(40),
             truth,
-            Record("leaderboard", graph, "memory", method, 0, 99.6, 2.0),
+            Record(
+                "leaderboard",
+                section=graph,
+                row="memory",
+                column=method,
+                seed=0,
+                score=99.6,
+                seconds=2.0,
+            ),
         )
     ]
     page = leaderboard.AgainstPlain(
@@ -234,7 +253,7 @@ def test_every_real_graph_has_a_cutoff(tmp_path):
     with pytest.raises(InputError, match="pass a folder of graphs"):
         leaderboard.leaderboard(tmp_path, root=tmp_path)
     one_type().save(tmp_path / "mine")
-    assert data.found(tmp_path) == ["mine"]
+    assert data.available(tmp_path) == ["mine"]
     assert data.with_cutoff("mine", tmp_path)[1] == CUTOFF
     with pytest.raises(InputError, match="rival='none' is not valid"):
         leaderboard.leaderboard(tmp_path, root=tmp_path, rivals=["none"])
@@ -277,7 +296,15 @@ def test_the_command_gives_every_cell_a_process_of_its_own(tmp_path, capsys):
 def test_ours_alone_is_run_without_any_rival(tmp_path, monkeypatch):
     one_type().save(tmp_path / "data" / "small")
     asked = []
-    record = Record("leaderboard", "small", "accuracy", "ours-quick", 0, 0.5, 1.0)
+    record = Record(
+        "leaderboard",
+        section="small",
+        row="accuracy",
+        column="ours-quick",
+        seed=0,
+        score=0.5,
+        seconds=1.0,
+    )
     monkeypatch.setattr(
         leaderboard, "apart", lambda *arguments: asked.append(arguments[2]) or [record]
     )

@@ -133,13 +133,13 @@ def step_of(logits, others):
     rows = torch.arange(len(logits) // 2)
     return Step(
         rows,
-        logits[rows],
-        logits[rows],
-        rows,
-        rows,
-        rows,
-        1,
-        lambda more: (logits[more], logits[more]),
+        logits=logits[rows],
+        hidden=logits[rows],
+        labels=rows,
+        losses=rows,
+        weight=rows,
+        epoch=1,
+        again=lambda more: (logits[more], logits[more]),
     )
 
 

@@ -354,9 +354,7 @@ def test_the_report_names_the_metric(runs):
     ):
         assert words in text
     assert "balanced accuracy" not in (out / "accuracy" / "report.html").read_text(encoding="utf-8")
-    assert "Columns: balanced accuracy per fold, newest first" in str(
-        summaries["balanced-accuracy"].backtest
-    )
+    assert "Columns: balanced accuracy per fold (" in str(summaries["balanced-accuracy"].backtest)
 
 
 @pytest.mark.parametrize(
@@ -376,11 +374,23 @@ def test_the_report_names_the_metric(runs):
 def test_the_decision_names_the_metric(metric, sentence):
     gain, labels = Estimate(0.02, 0.005, 0.01, 0.03), Candidate.parse("labels")
     assert str(
-        Selection(EnsembleSpec.single(labels), SelectionReason.BETTER, None, gain, 2, metric)
+        Selection(
+            EnsembleSpec.single(labels),
+            reason=SelectionReason.BETTER,
+            best_single=None,
+            gain=gain,
+            num_folds=2,
+            metric=metric,
+        )
     ).startswith(sentence)
     decision = str(
         Selection(
-            EnsembleSpec.single(BASELINE), SelectionReason.NONE_BETTER, labels, gain, 2, metric
+            EnsembleSpec.single(BASELINE),
+            reason=SelectionReason.NONE_BETTER,
+            best_single=labels,
+            gain=gain,
+            num_folds=2,
+            metric=metric,
         )
     )
     assert f"differs by +2.0 {METRICS[metric].unit} (95% CI +1.0 to +3.0, 2 folds)." in decision

@@ -224,13 +224,13 @@ def test_snapshots_do_not_see_edges_that_came_later(undirected):
         )
         matrix = message_matrix(
             source[there],
-            target[there],
-            60,
-            60,
-            table,
-            g.period,
-            g.period,
-            g.edge_weight[there],
+            target=target[there],
+            num_sources=60,
+            num_targets=60,
+            table=table,
+            source_period=g.period,
+            target_period=g.period,
+            weight=g.edge_weight[there],
             undirected=undirected,
         )
         wanted, rows = g.x.astype(np.float64), g.time == t

@@ -288,7 +288,16 @@ def test_agreement_weighs_both_errors():
 
 def records(column, hits, seeds=(0, 1)):
     return [
-        Record("s", "M", "test", column, seed, float(hits.mean()), 1.0, packed(hits))
+        Record(
+            "s",
+            section="M",
+            row="test",
+            column=column,
+            seed=seed,
+            score=float(hits.mean()),
+            seconds=1.0,
+            hits=packed(hits),
+        )
         for seed in seeds
     ]
 
@@ -476,11 +485,11 @@ def study(recipe, methods=("plain", "pmp"), *, graph=papers, fresh=False):
     rows = rows_of("M", recipe, methods)
     return Study(
         "small",
-        "A small one",
-        lambda root, seed: (graph(seed), CUTOFF),
-        rows,
-        2,
-        ("A note.",),
+        title="A small one",
+        load=lambda root, seed: (graph(seed), CUTOFF),
+        rows=rows,
+        seeds=2,
+        notes=("A note.",),
         fresh=fresh,
     )
 
@@ -719,7 +728,10 @@ def test_linear_revgat_learns_and_cannot_see_the_answers(root):
     false = known.with_labels(np.where(known.time >= CUTOFF, (known.y + 1) % 3, known.y))
     problems = [Problem.of(graph, CUTOFF) for graph in (known, false)]
     informed, blind = (
-        revgat_operator.fit(p, p.view.undirected(), "mean", "pmp", 0, options) for p in problems
+        revgat_operator.fit(
+            p, both=p.view.undirected(), operator="mean", method="pmp", seed=0, options=options
+        )
+        for p in problems
     )
     assert np.array_equal(informed[0], blind[0])
     assert informed[1] == blind[1]

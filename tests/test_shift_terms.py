@@ -66,13 +66,13 @@ def a_step(rows=40, again=None, epoch=1, seed=0):
     each = cross_entropy(logits, labels, reduction="none")
     return Step(
         torch.arange(rows),
-        logits,
-        hidden,
-        labels,
-        each,
-        weight,
-        epoch,
-        again or (lambda rows: None),
+        logits=logits,
+        hidden=hidden,
+        labels=labels,
+        losses=each,
+        weight=weight,
+        epoch=epoch,
+        again=again or (lambda rows: None),
     )
 
 
@@ -197,7 +197,16 @@ def test_a_step_is_the_paper_s_objective():
 
     logits = task.logits(model, rows)
     each = cross_entropy(logits, labels, reduction="none")
-    step = Step(rows, logits, logits, labels, each, torch.ones(30), 1, again)
+    step = Step(
+        rows,
+        logits=logits,
+        hidden=logits,
+        labels=labels,
+        losses=each,
+        weight=torch.ones(30),
+        epoch=1,
+        again=again,
+    )
     term = RiskEditors.of(step_of)
     total = each.mean() + term(step)
     assert len(risks) == EDITORS

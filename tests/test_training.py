@@ -282,12 +282,12 @@ def test_stages_teach_confident_predictions_and_no_truth(view, split):
         soft_labels = []
         staged = fit_stages(
             gamlp,
-            label_task(g, soft_labels),
-            g.y,
-            split,
-            LABELS,
-            CPU,
-            Reliable(stages=3, threshold=0.7),
+            make_task=label_task(g, soft_labels),
+            labels=g.y,
+            split=split,
+            num_labels=LABELS,
+            training=CPU,
+            reliable=Reliable(stages=3, threshold=0.7),
         )
         runs.append((staged, soft_labels))
     (staged, soft_labels), (other, _) = runs
@@ -311,7 +311,13 @@ def test_stages_refit_on_all_labelled_rows(view, split):
     soft_labels = []
     training = replace(CPU, epochs=4, refit=True)
     staged = fit_stages(
-        gamlp, label_task(view, soft_labels), view.y, split, LABELS, training, Reliable(stages=2)
+        gamlp,
+        make_task=label_task(view, soft_labels),
+        labels=view.y,
+        split=split,
+        num_labels=LABELS,
+        training=training,
+        reliable=Reliable(stages=2),
     )
     assert len(soft_labels) == 2 + staged.stage + 1
     assert (soft_labels[-1][split.all].argmax(1) == view.y[split.all]).all()

@@ -60,7 +60,13 @@ def multiplicities(graph):
 def complete(protocol, num_nodes=37, num_labels=2, num_times=3):
     ones = np.ones((num_labels, num_labels))
     return TSBM(
-        np.zeros((num_labels, 1)), np.ones(num_labels), ones, ones, num_nodes, num_times, protocol
+        np.zeros((num_labels, 1)),
+        std=np.ones(num_labels),
+        base=ones,
+        decay=ones,
+        num_nodes=num_nodes,
+        num_times=num_times,
+        protocol=protocol,
     )
 
 
@@ -96,7 +102,13 @@ def test_sparse_graphs_follow_the_probabilities_too(protocol):
 def test_every_pair_of_a_block_is_equally_likely_and_independent(protocol, num_nodes):
     p, rounds = 0.3, 1500
     model = TSBM(
-        np.zeros((1, 1)), np.ones(1), np.full((1, 1), p), np.ones((1, 1)), num_nodes, 1, protocol
+        np.zeros((1, 1)),
+        std=np.ones(1),
+        base=np.full((1, 1), p),
+        decay=np.ones((1, 1)),
+        num_nodes=num_nodes,
+        num_times=1,
+        protocol=protocol,
     )
     pairs = np.triu_indices(num_nodes, 1)
     multiplicity = np.stack([multiplicities(model.sample(seed))[pairs] for seed in range(rounds)])

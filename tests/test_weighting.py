@@ -81,7 +81,9 @@ def test_message_is_the_weighted_mean(times, seed, method, weighted):
     rows = weighting.normalize_rows(weight, edge_index[1], len(time))
     message = np.zeros_like(x)
     np.add.at(message, edge_index[1], rows[:, None] * x[edge_index[0]])
-    expected = paper.weighted_mean_message(x, time, edge_index, times, table, own)
+    expected = paper.weighted_mean_message(
+        x, time=time, edge_index=edge_index, times=times, table=table, weight=own
+    )
     np.testing.assert_allclose(message, expected, atol=1e-6)
 
 

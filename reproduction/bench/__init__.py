@@ -27,7 +27,10 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Goal:
-    """A ratio and what was asked of it; a positive sign asks for at least that, a negative one for at most."""
+    """A ratio and what was asked of it.
+
+    A positive sign asks for at least that, a negative one for at most.
+    """
 
     name: str
     sign: int
@@ -53,12 +56,14 @@ class Report:
         console.print(self.title)
         table = Table(*dict.fromkeys(name for row in self.rows for name in row))
         for row in self.rows:
-            table.add_row(*(_shown(row.get(str(column.header), "")) for column in table.columns))
+            table.add_row(
+                *(_formatted(row.get(str(column.header), "")) for column in table.columns)
+            )
         console.print(table)
         for goal in self.goals:
-            asked = f"{'at least' if goal.sign > 0 else 'at most'} {_shown(goal.asked)}"
+            asked = f"{'at least' if goal.sign > 0 else 'at most'} {_formatted(goal.asked)}"
             console.print(
-                f"{goal.name}: {_shown(goal.reached)}, asked {asked}, {'met' if goal.met else 'missed'}"
+                f"{goal.name}: {_formatted(goal.reached)}, asked {asked}, {'met' if goal.met else 'missed'}"
             )
         if file is not None:
             content = {
@@ -77,7 +82,10 @@ def best_of(
     seconds: float = 60.0,
     clock: Clock = time.perf_counter,
 ) -> dict[str, float]:
-    """The shortest time of each call; who has used more than `seconds` sits out, after two rounds at the earliest."""
+    """The shortest time of each call.
+
+    Who has used more than `seconds` sits out, after two rounds at the earliest.
+    """
     times: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
     for turn in range(rounds):
@@ -93,7 +101,10 @@ def best_of(
 def in_process(
     function: Callable[..., Any], *arguments: str | float, path: Sequence[str] | None = None
 ) -> Any:
-    """What a function of a module gives in a fresh process, whose peak memory is its own; `path` is its `sys.path`."""
+    """What a function of a module gives in a fresh process, whose peak memory is its own.
+
+    `path` is its `sys.path`.
+    """
     code = (
         f"import json, sys; from {function.__module__} import {function.__name__} as call; "
         f"print(json.dumps(call(*json.loads(sys.argv[1]))))"
@@ -125,7 +136,10 @@ def one_core() -> None:
 
 
 def keep_memory() -> None:
-    """Tells glibc to keep freed memory, so that results are written to pages that exist; elsewhere no effect."""
+    """Tells glibc to keep freed memory, so that results are written to pages that exist.
+
+    Elsewhere no effect.
+    """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
         trim_threshold, mmap_max = -1, -4
@@ -150,7 +164,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-def _shown(value: Any) -> str:
+def _formatted(value: Any) -> str:
     if not isinstance(value, float):
         return f"{value:,}" if isinstance(value, int) else str(value)
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.3g}"

@@ -1,4 +1,7 @@
-"""Claims about graphs of ogbn-mag's size: metapaths fit into 12 GB, or into 2 GB with `Disk`; what an epoch costs."""
+"""Claims about graphs of ogbn-mag's size.
+
+Metapaths fit into 12 GB, or into 2 GB with `Disk`; what an epoch costs.
+"""
 
 import tempfile
 import time
@@ -23,7 +26,9 @@ def metapaths(
     place: Path | None = None,
     json: Path | None = None,
 ) -> Report:
-    """All metapaths to papers of up to two relations, with PMP; --scale is in units of ogbn-mag's nodes and edges.
+    """All metapaths to papers of up to two relations, with PMP.
+
+    --scale is in units of ogbn-mag's nodes and edges.
 
     The graph is saved once, with the ways back. Every contestant is a process of its own: in memory
     and on disk, Ω on the edges or on the two ends; label metapaths; on disk in 16 bits, with the

@@ -31,7 +31,10 @@ METHODS = ("none", "center", "jjnorm", "pny", "pny-constant")
 
 @dataclass(frozen=True)
 class Setting:
-    """A graph, a network, and the largest ratios allowed; `amortised` compares median epochs, not whole trainings."""
+    """A graph, a network, and the largest ratios allowed.
+
+    `amortised` compares median epochs, not whole trainings.
+    """
 
     nodes: int = 2000
     mean_degree: float | None = None

@@ -33,7 +33,10 @@ def newnodes(
     place: Path | None = None,
     json: Path | None = None,
 ) -> Report:
-    """New nodes of saved graphs: seconds of update, loading and prediction; all nodes up to --full."""
+    """New nodes of saved graphs.
+
+    Seconds of update, loading and prediction; all nodes up to --full.
+    """
     rows = []
     for size in map(int, sizes.split(",")):
         with tempfile.TemporaryDirectory(dir=place) as folder:
@@ -110,7 +113,10 @@ def update(folder: str) -> dict[str, float]:
 
 
 def predict(folder: str, new: int, everything: int) -> dict[str, float]:
-    """Load a graph, predict its last nodes twice, or all; a model of a small graph is fitted before."""
+    """Load a graph, predict its last nodes twice, or all.
+
+    A model of a small graph is fitted before.
+    """
     small = f"{folder}/small"
     if not Path(small).exists():
         width = int(ig.load(f"{folder}/graph").x.shape[1])  # type: ignore[union-attr]

@@ -26,7 +26,10 @@ def outofcore(
     dask: bool = True,
     json: Path | None = None,
 ) -> Report:
-    """Disk and Dask against memory: time and peak memory; the cap is the size of X divided by --share."""
+    """Disk and Dask against memory.
+
+    Time and peak memory; the cap is the size of X divided by --share.
+    """
     cap = nodes * width * 4 // share
     names = ["memory", "disk", *(["dask 1", "dask 2"] if dask else [])]
     with tempfile.TemporaryDirectory() as place:

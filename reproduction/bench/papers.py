@@ -22,7 +22,10 @@ BLOCK = 1 << 22
 def papers(
     place: Path, scale: float = 1.0, width: int = 32, cap: str = "12GB", json: Path | None = None
 ) -> Report:
-    """Generates, sorts, propagates, gathers in PLACE, which needs 45 GB; seconds, peak memory and disk of each step."""
+    """Generates, sorts, propagates, gathers in PLACE, which needs 45 GB.
+
+    Seconds, peak memory and disk of each step.
+    """
     rows = []
     for step in ("generate", "sort", "propagate", "gather"):
         rows.append({"step": step, **in_process(run_step, step, str(place), scale, width, cap)})

@@ -1,4 +1,7 @@
-"""Claims about single passes: `jjnorm`, PMP weights and relative connectivity over a bare pass, and the generator."""
+"""Claims about single passes.
+
+`jjnorm`, PMP weights and relative connectivity over a bare pass, and the generator.
+"""
 
 import time as clock
 from functools import partial
@@ -96,7 +99,10 @@ def _over(base: str, ours: str, most: float, calls: dict, rounds: int, title: st
 def tsbm(
     million_edges: str = "1,2,5,10,20", large: Path | None = None, json: Path | None = None
 ) -> Report:
-    """The generator against N² sampling, and its growth; --large DIR writes 10 M nodes and 200 M edges to disk."""
+    """The generator against N² sampling, and its growth.
+
+    --large DIR writes 10 M nodes and 200 M edges to disk.
+    """
     if large is not None:
         return _written(large).finish(json)
     rows: list[dict[str, Any]] = []

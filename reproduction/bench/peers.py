@@ -73,7 +73,10 @@ def roofline(graph: ig.TemporalGraph, x: np.ndarray, threads: int) -> float:
 
 @intrinsic
 def _prefetch(typing, x, row, column):  # type: ignore[no-untyped-def]
-    """Asks for the cache line of x[row, column]; without that, waiting for memory would be measured, not reading it."""
+    """Asks for the cache line of x[row, column].
+
+    Without that, waiting for memory would be measured, not reading it.
+    """
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         view = cgutils.create_struct_proxy(x)(context, builder, args[0])

@@ -60,7 +60,10 @@ def propagation(
 
 
 def power_law(nodes: int, edges: int, exponent: float = 2.5, seed: int = 0) -> ig.TemporalGraph:
-    """A random graph in 10 periods: targets uniform, the number of edges from a source by a power law."""
+    """A random graph in 10 periods.
+
+    Targets uniform, the number of edges from a source by a power law.
+    """
     rng = np.random.default_rng(seed)
     share = 1 / (exponent - 1)  # the k-th most frequent source is drawn in proportion to k^-share
     name = rng.permutation(nodes).astype(np.int32)
@@ -110,9 +113,9 @@ def _contest(
     for width in widths:
         x, out = _matrix(graph.num_nodes, width), _matrix(graph.num_nodes, width)
 
-        def hop(given: ig.TemporalGraph, weighting: str = "pmp", norm: str = "mean") -> np.ndarray:
+        def hop(data: ig.TemporalGraph, weighting: str = "pmp", norm: str = "mean") -> np.ndarray:
             return np.asarray(
-                ig.propagate(given, weighting=weighting, hops=1, norm=norm, engine=engine)[0]
+                ig.propagate(data, weighting=weighting, hops=1, norm=norm, engine=engine)[0]
             )
 
         # checked once, at the door
@@ -199,7 +202,10 @@ def _order(nodes: int, edges: int) -> list[dict[str, float]]:
 
 
 def _matrix(nodes: int, width: int) -> np.ndarray:
-    """Uniform float32 around zero; it begins on a cache line, so that rows touch as few of them as they can."""
+    """Uniform float32 around zero.
+
+    It begins on a cache line, so that rows touch as few of them as they can.
+    """
     room = np.empty(nodes * width + 16, np.float32)
     begin = -room.ctypes.data % 64 // 4
     x = room[begin : begin + nodes * width].reshape(nodes, width)

@@ -25,9 +25,9 @@ def bbse(confusion: np.ndarray, predicted: np.ndarray) -> np.ndarray:
     count = confusion.sum()
     joint, ridge = confusion / count, np.sqrt(1 / (count * len(confusion)))
     shares = np.bincount(predicted, minlength=len(confusion)) / max(len(predicted), 1)
-    found, _ = nnls(
+    ratios, _ = nnls(
         np.vstack([joint, ridge * np.eye(len(joint))]),
         np.concatenate([shares, np.full(len(joint), ridge)]),
     )
-    new = found * joint.sum(0)
+    new = ratios * joint.sum(0)
     return new / new.sum()

@@ -14,7 +14,9 @@ from impact_gnn.nn import Step
 
 @dataclass(frozen=True, eq=False)
 class Consistency:
-    """Several views of the same rows (other units dropped out) should say the same: weight · mean ‖p_view − p̄‖².
+    """Several views of the same rows (other units dropped out) should say the same.
+
+    Weight · mean ‖p_view − p̄‖².
 
     p̄ is the mean over the views, sharpened (p̄^(1/T), normalised) and not learned from. It needs
     no labels, so it looks at as many of the rows `others` as the step has.

@@ -20,7 +20,9 @@ PACES = ("loss", "drop")
 
 @dataclass(frozen=True)
 class Curriculum:
-    """After a warm-up on all rows, a share of every class is learned from; it grows until all rows are.
+    """After a warm-up on all rows, a share of every class is learned from.
+
+    It grows until all rows are.
 
     With p = (epoch − warm_up − 1) / epochs the share is start + (1 − start)·p. Rows are ranked
     *within their class*: ranked all together, the classes learned first would keep all others out.
@@ -31,15 +33,13 @@ class Curriculum:
     2024).
 
     Only epochs that learn from all rows may be chosen: those of the warm-up, and those from
-    `whole_from` on, from where
-    patience counts. So where few epochs are best the warm-up is all there is.
+    `whole_from` on, from where patience counts. So where few epochs are best the warm-up is all
+    there is.
 
-    Examples:
-        >>> lessons = Curriculum(start=0.5, warm_up=2, epochs=10)
-        >>> [round(lessons.share(epoch), 2) for epoch in (1, 3, 8, 13, 50)], lessons.whole_from
-        ([1.0, 0.5, 0.75, 1.0, 1.0], 13)
-        >>> lessons.chosen(torch.tensor([0.3, 2.0, 5.0, 7.0]), torch.zeros(4), torch.tensor([0, 0, 1, 1]), 3)
-        tensor([0, 2])
+    Examples: >>> lessons = Curriculum(start=0.5, warm_up=2, epochs=10) >>>
+    [round(lessons.share(epoch), 2) for epoch in (1, 3, 8, 13, 50)], lessons.whole_from ([1.0, 0.5,
+    0.75, 1.0, 1.0], 13) >>> lessons.chosen(torch.tensor([0.3, 2.0, 5.0, 7.0]), torch.zeros(4),
+    torch.tensor([0, 0, 1, 1]), 3) tensor([0, 2])
     """
 
     start: float = 0.5

@@ -1,4 +1,6 @@
-"""EERM in its own form: K editors change the graph so that a model's risks differ, the model learns to err the same.
+"""EERM in its own form.
+
+K editors change the graph so that a model's risks differ, the model learns to err the same.
 
 The model minimises Var_k L_k + β · mean_k L_k over the risks L_k on the K edited graphs. The
 editors are taught by REINFORCE: what they drew becomes more probable with the variance that came of
@@ -31,7 +33,10 @@ LEARNING_RATE = 0.01  # of the editors
 
 
 class Editable(Propagation):
-    """A propagation whose edges may be edited for a while: `with propagation.edited(weight): ...`."""
+    """A propagation whose edges may be edited for a while.
+
+    `with propagation.edited(weight): ...`.
+    """
 
     def __init__(self, operator: Operator, seed: int = 0) -> None:
         super().__init__(operator)
@@ -48,8 +53,8 @@ class Editable(Propagation):
         near_by = (np.arange(len(target)) % 2 == 0) & (near >= 0) & (near != target)
         source = np.where(near_by, near, source)
         own = np.repeat(np.arange(csr.num_targets), np.diff(csr.indptr))
-        given = np.ones(csr.num_edges, np.float32) if csr.weight is None else csr.weight
-        weight = np.concatenate([given, np.zeros(len(target), given.dtype)])
+        own_weight = np.ones(csr.num_edges, np.float32) if csr.weight is None else csr.weight
+        weight = np.concatenate([own_weight, np.zeros(len(target), own_weight.dtype)])
         ends = np.concatenate([csr.indices, source]), np.concatenate([own, target])
         return build_csr(*ends, csr.num_sources, csr.num_targets, weight)
 

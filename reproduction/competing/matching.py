@@ -1,6 +1,8 @@
-"""Kernel mean matching: weights under which rows with labels look like the rows to predict (the second half of SR-GNN).
+"""Kernel mean matching.
 
-    minimise ½ βᵀKβ − κᵀβ   over β ≥ least, Σ_{i of class c} βᵢ = n_c
+Weights under which rows with labels look like the rows to predict (the second half of SR-GNN).
+
+minimise ½ βᵀKβ − κᵀβ over β ≥ least, Σ_{i of class c} βᵢ = n_c
 
 with K_ij = k(x_i, x_j) between the n rows and κ_i = n · mean_j k(x_i, reference_j): β brings the
 mean of the rows in the kernel's space to that of the reference, without changing how much a class
@@ -88,7 +90,10 @@ def _scaled(
 
 
 def _fourier(width: int, rng: np.random.Generator) -> Callable[[np.ndarray], np.ndarray]:
-    """X → z(x) with z(x)·z(y) ≈ k(x, y): cosines along directions whose spread is that of each kernel's spectrum."""
+    """X → z(x) with z(x)·z(y) ≈ k(x, y).
+
+    Cosines along directions whose spread is that of each kernel's spectrum.
+    """
     spread = np.repeat(np.sqrt(2 * np.array(GAMMAS)), FREQUENCIES)
     direction = rng.standard_normal((width, len(spread))) * spread
     phase = rng.uniform(0, 2 * np.pi, len(spread))
@@ -119,7 +124,10 @@ def _solved(
 
 
 def _projected(beta: np.ndarray, group: np.ndarray, least: float) -> np.ndarray:
-    """The nearest weights of at least `least` whose mean is 1 in every group: β − θ_g, cut off below."""
+    """The nearest weights of at least `least` whose mean is 1 in every group.
+
+    Β − θ_g, cut off below.
+    """
     out = np.empty_like(beta)
     for one in range(group.max() + 1):
         rows = np.flatnonzero(group == one)

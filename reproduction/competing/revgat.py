@@ -1,4 +1,7 @@
-"""RevGAT and linear RevGAT: deep networks of invertible blocks, whose memory does not grow with their depth."""
+"""RevGAT and linear RevGAT.
+
+Deep networks of invertible blocks, whose memory does not grow with their depth.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ class _Rooted(nn.Module):
 
 
 class _LinearLayer(nn.Module):
-    """align(M x) W + b, or align(M (x W)) + b where W makes x narrower: messages have as few columns as can be."""
+    """align(M x) W + b, or align(M (x W)) + b where W makes x narrower.
+
+    Messages have as few columns as can be.
+    """
 
     def __init__(self, in_channels: int, out_channels: int, align: nn.Module | None) -> None:
         super().__init__()
@@ -45,7 +51,10 @@ class _LinearLayer(nn.Module):
 
 
 class _Block(nn.Module):
-    """norm → ReLU → dropout (mask from outside, to be used twice) → layer: what a block adds to one group."""
+    """norm → ReLU → dropout (mask from outside, to be used twice) → layer.
+
+    What a block adds to one group.
+    """
 
     def __init__(self, width: int, norm: str, layer: nn.Module) -> None:
         super().__init__()
@@ -63,14 +72,16 @@ class _SomeEdges:
     def __init__(self, propagation: Propagation, share: float, device: torch.device) -> None:
         edge_index, log_weight = propagation.edges(device)
         keep = torch.rand(edge_index.shape[1], device=device) >= share
-        self.kept = edge_index[:, keep], log_weight[keep]
+        self.retained = edge_index[:, keep], log_weight[keep]
 
     def edges(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        return self.kept
+        return self.retained
 
 
 class _Reversible(nn.Module):
-    """An input layer, invertible blocks, norm, ReLU, dropout, an output layer; `num_layers` counts them all.
+    """An input layer, invertible blocks, norm, ReLU, dropout, an output layer.
+
+    `num_layers` counts them all.
 
     A block is computed again in the backward pass. What is random in it is therefore drawn before,
     and batch norms count the first time only.
@@ -122,7 +133,8 @@ class _Reversible(nn.Module):
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         x = self.encode(
-            dropout(x, self.input_dropout, self.training), self._heard(propagation, x.device)
+            dropout(x, self.input_dropout, self.training),
+            self._visible_edges(propagation, x.device),
         )
         for block in self.blocks:
             # Inputs are recomputed from outputs in the backward pass, which mixed precision would
@@ -136,12 +148,12 @@ class _Reversible(nn.Module):
                     True,
                 )
             _track(block, True)
-            x = block(x, self._heard(propagation, x.device), mask)
+            x = block(x, self._visible_edges(propagation, x.device), mask)
             _track(block, False)
         x = dropout(relu(self.norm(x)), self.dropout, self.training)
-        return self.classify(x, self._heard(propagation, x.device))
+        return self.classify(x, self._visible_edges(propagation, x.device))
 
-    def _heard(self, propagation: Propagation, device: torch.device) -> Any:
+    def _visible_edges(self, propagation: Propagation, device: torch.device) -> Any:
         share = self.edge_dropout if self.training else 0.0
         return _SomeEdges(propagation, share, device) if share else propagation
 
@@ -153,7 +165,9 @@ def _track(block: nn.Module, now: bool) -> None:
 
 
 class RevGAT(_Reversible):
-    """Reversible graph attention network: blocks Y_i = X_i + f_i(Y_{i−1}) over groups of columns, f_i a GAT layer.
+    """Reversible graph attention network.
+
+    Blocks Y_i = X_i + f_i(Y_{i−1}) over groups of columns, f_i a GAT layer.
 
     The first and the last layer are ordinary ones; every layer has a linear map of the node itself
     besides. A head has `hidden` columns, so the width is heads·hidden, which the groups of a block
@@ -161,16 +175,12 @@ class RevGAT(_Reversible):
 
     After Li, Müller, Ghanem, Koltun: Training Graph Neural Networks with 1000 Layers, ICML 2021.
 
-    Args:
-        num_layers: All layers, the first and the last included.
-        edge_dropout: Share of the edges that a layer does not hear in a step.
-        norm: "batch", "layer" or "none".
+    Args: num_layers: All layers, the first and the last included. edge_dropout: Share of the edges
+    that a layer does not hear in a step. norm: "batch", "layer" or "none".
 
-    Examples:
-        >>> from impact_gnn.data.tsbm import tsbm
-        >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0)
-        >>> RevGAT(5, 2, hidden=16)(torch.tensor(g.x), Propagation.of(g, self_loop=True)).shape
-        torch.Size([100, 2])
+    Examples: >>> from impact_gnn.data.tsbm import tsbm >>> g = tsbm(num_nodes=100, num_times=4,
+    num_labels=2, seed=0) >>> RevGAT(5, 2, hidden=16)(torch.tensor(g.x), Propagation.of(g,
+    self_loop=True)).shape torch.Size([100, 2])
     """
 
     def __init__(
@@ -205,17 +215,17 @@ class RevGAT(_Reversible):
 
 
 class LinearRevGAT(_Reversible):
-    """RevGAT with its attention replaced by the propagation's weighted mean: f(X) = align(M X) W + X W_root + b.
+    """RevGAT with its attention replaced by the propagation's weighted mean.
+
+    F(X) = align(M X) W + X W_root + b.
 
     With `norm="mean"` the rows of M sum to one whatever the time weights are. The paper's model has
     two layers, an input and an output layer of 3 heads of 256, and so no invertible block. Without
     attention heads only say how wide it is.
 
-    Examples:
-        >>> from impact_gnn.data.tsbm import tsbm
-        >>> g = tsbm(num_nodes=100, num_times=4, num_labels=2, seed=0)
-        >>> LinearRevGAT(5, 2, hidden=16)(torch.tensor(g.x), Propagation.of(g, weighting="genpmp")).shape
-        torch.Size([100, 2])
+    Examples: >>> from impact_gnn.data.tsbm import tsbm >>> g = tsbm(num_nodes=100, num_times=4,
+    num_labels=2, seed=0) >>> LinearRevGAT(5, 2, hidden=16)(torch.tensor(g.x), Propagation.of(g,
+    weighting="genpmp")).shape torch.Size([100, 2])
     """
 
     def __init__(

@@ -1,10 +1,11 @@
-"""Rivals that are terms of the loss: what a model learns shall look the same, or err the same, whatever the time.
+"""Rivals that are terms of the loss.
+
+What a model learns shall look the same, or err the same, whatever the time.
 
 * `MomentDiscrepancy` ("cmd", the first half of SR-GNN): what the last layer reads of the rows
-  trained on and of the rows to predict has the same moments. It needs no labels of the latter, and
-  a step costs as much again.
-* `RiskVariance` ("vrex"; EERM with past periods as its environments): all periods have the same
-  mean loss. It is nearly free.
+trained on and of the rows to predict has the same moments. It needs no labels of the latter, and a
+step costs as much again. * `RiskVariance` ("vrex"; EERM with past periods as its environments): all
+periods have the same mean loss. It is nearly free.
 
 Adversarial alignment (DANN) and that of covariances (CORAL) are left out: the first two moments of
 "cmd" are what CORAL matches, and a discriminator needs a schedule of its own for what five moments
@@ -25,14 +26,14 @@ MOMENTS = 5
 
 
 def cmd(a: Tensor, b: Tensor, moments: int = MOMENTS) -> Tensor:
-    """Central moment discrepancy of two samples: |E[a] − E[b]| + Σ_{j ≥ 2} |c_j(a) − c_j(b)|, column by column.
+    """Central moment discrepancy of two samples.
+
+    |E[a] − E[b]| + Σ_{j ≥ 2} |c_j(a) − c_j(b)|, column by column.
 
     c_j = E[(a − E[a])^j]. Linear in the rows.
 
-    Examples:
-        >>> a = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
-        >>> float(cmd(a, a)), float(cmd(a, a + torch.tensor([3.0, 4.0])))
-        (0.0, 5.0)
+    Examples: >>> a = torch.tensor([[0.0, 0.0], [1.0, 1.0]]) >>> float(cmd(a, a)), float(cmd(a, a +
+    torch.tensor([3.0, 4.0]))) (0.0, 5.0)
     """
     means = a.mean(0), b.mean(0)
     total = torch.linalg.vector_norm(means[0] - means[1])
@@ -59,7 +60,10 @@ class MomentDiscrepancy:
 
 @dataclass(frozen=True, eq=False)
 class RiskVariance:
-    """weight · Var_t L_t, L_t the mean loss of the rows of period t in a step; zero where there is one period only."""
+    """weight · Var_t L_t, L_t the mean loss of the rows of period t in a step.
+
+    Zero where there is one period only.
+    """
 
     period: np.ndarray
     weight: float = 1.0

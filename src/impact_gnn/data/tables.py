@@ -683,7 +683,7 @@ def _join(
     """
     if spec.dangling == "drop":  # missing ends as well as unknown ones
         present = (pc.is_valid(table.column(end)) for end in (spec.source, spec.target))
-        table = table.filter(pc.and_(*present))
+        table = plain_text(table).filter(pc.and_(*present))  # which views of text do not support
     columns = spec.columns_of(table)
     arrays: dict[str, np.ndarray] = {}
     tasks = []
