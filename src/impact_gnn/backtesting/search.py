@@ -245,7 +245,9 @@ class Search:
         self.evaluate(first, on_all_folds=True)
         corrections = time_corrections(self.graph)
         if corrections:
+            work_before = self.work
             self.evaluate([UNCORRECTED, *corrections], on_all_folds=True)
+            self.allowed += self.work - work_before  # they do not shorten the search
         while batch := self.affordable(self.next_round(), self.allowed - self.work):
             self.evaluate(batch, on_all_folds=False)
 
