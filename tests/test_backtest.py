@@ -1,4 +1,7 @@
-"""Back-tests: the past as it was, windows as long as the targets' time, a choice that is honest about its gain."""
+"""Back-tests.
+
+The past as it was, windows as long as the targets' time, a choice that is honest about its gain.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -79,10 +82,10 @@ def test_edges_that_came_after_a_window_matter_only_where_their_time_is_not_know
             if known
             else None
         )
-        given = ig.TemporalGraph(
+        timed = ig.TemporalGraph(
             x=graph.x, y=graph.y, time=graph.time, edge_index=ends, edge_time=came
         )
-        tested = ig.backtest(given, pipeline=QUICK, **options)
+        tested = ig.backtest(timed, pipeline=QUICK, **options)
         outcomes.append((tested.rows, tested.choice, tested.fold_checks))
     assert (outcomes[0] == outcomes[1]) == known
 
@@ -92,9 +95,9 @@ def test_a_class_that_came_later_is_not_known_in_a_fold_and_counts_as_wrong(grap
     shift = names is not None  # the name of the late class comes first
     late = (graph.time == 4) & (np.arange(400) % 3 == 0)
     y = np.where(late, 0 if shift else 2, graph.y + shift)
-    given = {"x": graph.x, "time": graph.time, "edge_index": graph.edge_index}
-    without = ig.TemporalGraph(y=graph.y, label_names=names and names[1:], **given)
-    with_it = ig.TemporalGraph(y=y, label_names=names, **given)
+    arrays = {"x": graph.x, "time": graph.time, "edge_index": graph.edge_index}
+    without = ig.TemporalGraph(y=graph.y, label_names=names and names[1:], **arrays)
+    with_it = ig.TemporalGraph(y=y, label_names=names, **arrays)
     folds = [fold_of(g.masked(5), Window(4, 4)) for g in (without, with_it)]
     assert graph_digest(folds[0].graph) == graph_digest(folds[1].graph)
     assert folds[1].classes.tolist() == ([1, 2] if shift else [0, 1])
@@ -112,9 +115,9 @@ def test_windows_are_as_long_as_the_targets_time_where_the_past_allows(cutoff, l
         cutoff
     )
     assert graph.horizon() == length
-    found = windows(graph, 2)
-    assert [one.last - one.first + 1 for one in found] == [length] * len(found)
-    assert found[-1].last == cutoff - 1
+    folds = windows(graph, 2)
+    assert [one.last - one.first + 1 for one in folds] == [length] * len(folds)
+    assert folds[-1].last == cutoff - 1
     assert max(t for t in (Window.longest(graph, 8).last,)) == cutoff - 1
 
 
@@ -188,7 +191,7 @@ def test_a_diverging_candidate_fails_alone(graph, monkeypatch):
     assert alone.choice == EnsembleSpec.single(BASELINE)
 
 
-def test_what_was_named_and_cannot_be_fitted_is_said(graph):
+def test_named_candidates_that_cannot_be_fitted_are_reported(graph):
     outcome = ig.backtest(graph, **OPTIONS | {"candidates": ["gcn:snapshot", "labels"]})
     assert outcome.row("gcn:snapshot").status is Status.FAILED
     assert "gcn does not support 'snapshot'" in outcome.row("gcn:snapshot").ending
@@ -248,7 +251,9 @@ def test_a_back_test_that_was_cut_off_continues(graph, tmp_path):
 
 
 def test_every_fold_has_an_engine_of_its_own_that_is_cleared(graph):
-    """The engine is asked for the graph as it was, per fold, and freed when the fold's fits are done."""
+    """The engine is asked for the graph as it was, per fold, and freed when the fold's fits are
+    done.
+    """
     events = []
 
     @dataclass(frozen=True)
@@ -275,7 +280,10 @@ def test_every_fold_has_an_engine_of_its_own_that_is_cleared(graph):
 
 @pytest.mark.parametrize("kind", ["homogeneous", "no features", "no edges", "hetero"])
 def test_everything_the_search_may_try_can_be_fitted(graph, kind):
-    """On every kind of graph the handful and what lies around it runs: nothing is offered that must fail."""
+    """On every kind of graph the handful and what lies around it runs.
+
+    Nothing is offered that must fail.
+    """
     if kind == "no features":
         graph = ig.TemporalGraph(y=graph.y, time=graph.time, edge_index=graph.edge_index)
     if kind == "no edges":
@@ -364,9 +372,9 @@ def spoken(rates, rng, graph):
     for candidate, rate in rates.items():
         for fold, truth in scores.truth.items():
             guess = np.where(rng.random(len(truth)) < rate, truth, 1 - truth)
-            said = np.full((len(truth), 2), 0.2)
-            said[np.arange(len(truth)), guess] = 0.8
-            scores.put(Unit(candidate, fold), said)
+            probabilities = np.full((len(truth), 2), 0.2)
+            probabilities[np.arange(len(truth)), guess] = 0.8
+            scores.put(Unit(candidate, fold), probabilities)
     return scores
 
 
@@ -376,17 +384,17 @@ def selection_of(scores, candidates, graph):
     )
 
 
-def test_a_gain_is_measured_on_folds_the_choice_was_not_made_by(graph, large):
+def test_a_gain_is_measured_on_folds_that_were_not_used_for_selection(graph, large):
     rng = np.random.default_rng(0)
     rates = {BASELINE: 0.6, LABELS: 0.75, CENTER: 0.4}
     scores = spoken(rates, rng, large)
-    found = selection_of(scores, rates, large)
-    decision = found.select()
+    selection = selection_of(scores, rates, large)
+    decision = selection.select()
     assert decision.reason is SelectionReason.BETTER
     assert decision.ensemble.members[0].candidate == LABELS
     assert decision.gain.low > 0
     assert decision.gain.value == pytest.approx(0.15, abs=0.05)
-    checks = found.check_each_fold(decision.ensemble)
+    checks = selection.check_each_fold(decision.ensemble)
     assert [check.window for check in checks] == ["1", "2", "3"]
     assert all(check.error < 0.08 for check in checks)
     # Had the left out fold been used, many useless candidates would seem to gain.
@@ -402,7 +410,7 @@ def test_a_gain_is_measured_on_folds_the_choice_was_not_made_by(graph, large):
     assert np.mean(gains) < 0.08
 
 
-def test_plain_is_kept_where_nothing_helps(large):
+def test_the_baseline_is_selected_where_nothing_helps(large):
     rates = {BASELINE: 0.8, LABELS: 0.3}
     decision = selection_of(spoken(rates, np.random.default_rng(0), large), rates, large).select()
     assert decision.ensemble == EnsembleSpec.single(BASELINE)
@@ -420,7 +428,10 @@ def test_a_single_window_is_split_in_halves(graph):
 
 
 def test_the_forecast_holds_what_comes():
-    """Windows that differ as much from each other as the future does from them: nine of ten intervals hold it."""
+    """Windows that differ as much from each other as the future does from them.
+
+    Nine of ten intervals hold it.
+    """
     rng = np.random.default_rng(0)
     inside = 0
     for _ in range(500):
@@ -446,7 +457,10 @@ def test_folds_that_disagree_widen_the_interval():
 
 
 def test_intervals_cover():
-    """Of many 95 % intervals about 95 % hold the truth; a test that forgot the pairing would not get near."""
+    """Of many 95 % intervals about 95 % hold the truth.
+
+    A test that forgot the pairing would not get near.
+    """
     rng = np.random.default_rng(1)
     inside = 0
     for _ in range(400):

@@ -394,10 +394,10 @@ def two_samples(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_risk_stays_below_its_bound(seed):
     samples = two_samples(seed)
-    found = theory_bounds.risk_bound(*samples, seed=seed)
-    assert found.gap <= found.bound + 1e-9
-    assert found.gap == pytest.approx(found.later - found.earlier)
-    assert found.unseen == 0
+    risk = theory_bounds.risk_bound(*samples, seed=seed)
+    assert risk.gap <= risk.bound + 1e-9
+    assert risk.gap == pytest.approx(risk.later - risk.earlier)
+    assert risk.unseen == 0
     same = theory_bounds.risk_bound(*samples[:2], *samples[:2])
     assert (same.gap, same.bound) == pytest.approx((0, 0), abs=1e-12)
 
@@ -447,8 +447,8 @@ def test_risk_bound_is_the_loop():
 
 def test_rows_that_cannot_be_compared_are_left_out():
     earlier, y, later, other = two_samples(0)
-    found = theory_bounds.risk_bound(earlier, y, later, np.where(other == 2, 7, other))
-    assert found.unseen == pytest.approx((other == 2).mean())
+    risk = theory_bounds.risk_bound(earlier, y, later, np.where(other == 2, 7, other))
+    assert risk.unseen == pytest.approx((other == 2).mean())
     unknown = np.where(np.arange(90) % 3 == 0, -1, y)
     fewer = theory_bounds.risk_bound(earlier[unknown >= 0], unknown[unknown >= 0], later, other)
     assert theory_bounds.risk_bound(earlier, unknown, later, other) == fewer

@@ -1,4 +1,6 @@
-"""Probabilities that mean what they say, sets that hold the truth, and the ensemble that carries them to disk."""
+"""Probabilities that mean what they say, sets that hold the truth, and the ensemble that carries
+them to disk.
+"""
 
 import json
 from dataclasses import replace
@@ -30,17 +32,17 @@ def drawn(rng, size=4000, classes=4, sharpness=1.0, share=None):
     return tempered(honest, 1 / sharpness), truth
 
 
-def test_temperature_is_found_and_errors_vanish():
+def test_temperature_is_recovered_and_errors_vanish():
     rng = np.random.default_rng(0)
     folds = [OutOfFold(*drawn(rng, sharpness=2.5), np.ones(4) / 4) for _ in range(2)]
-    found = fit_calibration(folds)
-    assert found.temperature == pytest.approx(2.5, rel=0.1)
+    fitted = fit_calibration(folds)
+    assert fitted.temperature == pytest.approx(2.5, rel=0.1)
     probability, truth = drawn(rng, sharpness=2.5)
     assert calibration_error(probability, truth) > 0.08
-    assert calibration_error(found.apply(probability, np.ones(4) / 4), truth) < 0.03
+    assert calibration_error(fitted.apply(probability, np.ones(4) / 4), truth) < 0.03
 
 
-def test_new_class_shares_are_found_without_labels():
+def test_new_class_proportions_are_estimated_without_labels():
     rng = np.random.default_rng(1)
     probability, truth = drawn(rng, share=[0.6, 0.3, 0.08, 0.02])
     better = shifted(probability, np.ones(4) / 4)
@@ -61,15 +63,15 @@ def test_sets_cover_what_they_promise():
     rng = np.random.default_rng(2)
     covered = []
     for _ in range(20):
-        found = fit_calibration(
+        fitted = fit_calibration(
             [
                 OutOfFold(*drawn(rng, 1000), np.ones(4) / 4),
                 OutOfFold(*drawn(rng, 1000), np.ones(4) / 4),
             ]
         )
         probability, truth = drawn(rng, 1000)
-        said = found.apply(probability, np.ones(4) / 4)
-        covered.append(found.sets(said)[np.arange(1000), truth].mean())
+        calibrated = fitted.apply(probability, np.ones(4) / 4)
+        covered.append(fitted.sets(calibrated)[np.arange(1000), truth].mean())
     assert np.mean(covered) == pytest.approx(0.9, abs=0.01)
     assert Calibration(threshold=0.99).sets(np.array([[0.5, 0.5]])).sum() == 1
     assert Calibration().sets(np.array([[0.5, 0.5]])).all()
@@ -106,14 +108,14 @@ def test_an_ensemble_is_the_calibrated_mean_and_comes_back_from_disk(graph, tmp_
     calibration = Calibration(1.7, 0.5, 0.2)
     prior = np.array([0.3, 0.7])
     ensemble = Ensemble(members, [0.5, 0.25, 0.25], calibration, prior)
-    said = ensemble.predict_proba(graph)
+    probabilities = ensemble.predict_proba(graph)
     mean = sum(
         w * one.predict_proba(graph) for w, one in zip([0.5, 0.25, 0.25], members, strict=True)
     )
-    assert np.allclose(said, calibration.apply(mean, prior), atol=1e-6)
+    assert np.allclose(probabilities, calibration.apply(mean, prior), atol=1e-6)
     ensemble.save(tmp_path / "model")
     loaded = Ensemble.load(tmp_path / "model")
-    assert np.allclose(loaded.predict_proba(graph), said, atol=1e-6)
+    assert np.allclose(loaded.predict_proba(graph), probabilities, atol=1e-6)
     assert loaded.calibration == calibration
     members[0].save(tmp_path / "single")
     single = Ensemble.load(tmp_path / "single")

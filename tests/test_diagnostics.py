@@ -76,10 +76,10 @@ def test_drifting_class_proportions_are_detected(graph):
     rng = np.random.default_rng(0)
     later = graph.time / 9
     y = np.where(rng.random(graph.num_nodes) < 0.7 * later, 0, graph.y)
-    found = label_mix(View.of(rebuilt(graph, y=y).masked(CUTOFF)))
-    assert found.status == "violated"
-    assert found.statistic == pytest.approx(_true_distance(later), abs=0.06)
-    assert found.interval[0] < found.statistic < found.interval[1]
+    result = label_mix(View.of(rebuilt(graph, y=y).masked(CUTOFF)))
+    assert result.status == "violated"
+    assert result.statistic == pytest.approx(_true_distance(later), abs=0.06)
+    assert result.interval[0] < result.statistic < result.interval[1]
 
 
 def _true_distance(later):
@@ -102,7 +102,7 @@ def test_feature_drift_is_detected_and_measured(graph):
     ).all()  # the longer the past, the farther away
 
 
-def test_neighbours_that_depend_on_the_direction_of_time_are_seen():
+def test_neighbours_that_depend_on_the_direction_of_time_are_detected():
     graph = sound(seed=5, same=0.24, different=0.6)
     source, target = graph.edge_index
     # A label meets higher labels in its future and lower ones in its past, which no g(y, ỹ, |Δ|)
@@ -372,9 +372,9 @@ def test_arrays_are_stored_with_six_digits_and_none_for_the_unknown():
 
 
 def test_progress_reaches_the_end(graph):
-    seen = []
-    diagnose(graph, CUTOFF, progress=lambda *event: seen.append(event[:3]))
-    assert seen == [("diagnosis", k, 5) for k in range(1, 6)]
+    events = []
+    diagnose(graph, CUTOFF, progress=lambda *event: events.append(event[:3]))
+    assert events == [("diagnosis", k, 5) for k in range(1, 6)]
 
 
 # -- thin graphs
@@ -396,11 +396,11 @@ def test_loops_only(graph):
 
 
 def test_no_features(graph):
-    found = diagnose(rebuilt(graph, x=None), CUTOFF)
-    assert found.feature_drift.status == "not testable"
-    assert found.shift is None
-    assert found.separability.status == "holds"
-    assert "plain" in ranked(found, rebuilt(graph, x=None))
+    result = diagnose(rebuilt(graph, x=None), CUTOFF)
+    assert result.feature_drift.status == "not testable"
+    assert result.shift is None
+    assert result.separability.status == "holds"
+    assert "plain" in ranked(result, rebuilt(graph, x=None))
 
 
 @pytest.mark.parametrize("labelled", [(7,), (3, 7)])
@@ -556,7 +556,7 @@ def test_the_choice_is_explained(diagnosis, graph):
 def test_without_edges_features_lead(graph):
     bare = rebuilt(graph, edge_index=np.zeros((2, 0), int))
     methods = ranked(diagnose(bare, CUTOFF), bare)
-    assert set(methods) == {"plain", "features", "recency"}
+    assert set(methods) == {"plain", "features", "recency", "recency-fast"}
     assert methods[0] == "features"
 
 

@@ -327,11 +327,11 @@ def test_labels_from_the_cutoff_on_change_no_explanation(graph, method):
 
 def test_projections_are_not_split_and_a_note_says_so(papers):
     p = fitted(papers, "rphgnn", "pmp+labels")
-    found = explain(p, papers, p.targets(papers)[0])
-    assert "mixes paths by projections" in found.notes[-1]
-    assert found.plain is None
-    assert all(one.without is None for one in found.neighbours)
-    assert found == explain(p, ig.to_pyg(papers), p.targets(papers)[0])
+    explanation = explain(p, papers, p.targets(papers)[0])
+    assert "mixes paths by projections" in explanation.notes[-1]
+    assert explanation.plain is None
+    assert all(one.without is None for one in explanation.neighbours)
+    assert explanation == explain(p, ig.to_pyg(papers), p.targets(papers)[0])
 
 
 def test_words_are_the_users_own():

@@ -45,7 +45,7 @@ from places import quick_directory
 
 EVIL = "<script>alert(1)</script>"
 PLAIN, LABELS, BEST = map(Candidate.parse, ("plain", "labels", "trees:pmp+center+labels"))
-KEPT = EnsembleSpec.single(PLAIN)
+BASELINE_ONLY = EnsembleSpec.single(PLAIN)
 
 
 class Page(HTMLParser):
@@ -101,7 +101,7 @@ def check(window, accuracy, **changes):
     scores = accuracy, 0.61
     met = [(0, 0, 40), (0, 1, 10), (1, 1, 20), (2, 0, 10)]
     times = [PeriodScore(int(part), 40, accuracy, 0.61) for part in window.split("-")]
-    made = FoldCheck(
+    fold_check = FoldCheck(
         window,
         80,
         0,
@@ -118,7 +118,7 @@ def check(window, accuracy, **changes):
         met,
         times,
     )
-    return replace(made, **changes)
+    return replace(fold_check, **changes)
 
 
 def outcome():
@@ -419,12 +419,16 @@ def test_the_choice_is_explained(page):
         ),
         (
             Selection(
-                KEPT, SelectionReason.NONE_BETTER, LABELS, Estimate(0.0, 0.02, -0.04, 0.04), 3
+                BASELINE_ONLY,
+                SelectionReason.NONE_BETTER,
+                LABELS,
+                Estimate(0.0, 0.02, -0.04, 0.04),
+                3,
             ),
             "The accuracy of the best other candidate, labels, differs from the baseline by 0.0 points",
         ),
         (
-            Selection(KEPT, SelectionReason.NONE_TRIED),
+            Selection(BASELINE_ONLY, SelectionReason.NONE_TRIED),
             "No candidate other than the baseline was evaluated on all folds, so the baseline is",
         ),
     ],
@@ -452,7 +456,7 @@ def test_how_far_to_trust_it(page):
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_halves_of_a_single_window_are_told_apart(whole):
+def test_halves_of_a_single_window_are_distinguished(whole):
     halves = [check("2007", 0.7), check("2007", 0.68)]
     summary = changed(
         whole,
@@ -467,7 +471,7 @@ def test_halves_of_a_single_window_are_told_apart(whole):
     assert "One model" not in words
 
 
-def test_every_assumption_has_a_verdict_a_statistic_and_every_kind_of_plot_is_there(whole, page):
+def test_every_assumption_has_a_status_a_statistic_and_every_kind_of_plot(whole, page):
     badges = [a["class"] for a in page.all("span") if "badge" in a.get("class", "")]
     assert badges == ["badge holds", "badge uncertain", "badge violated", "badge not-testable"]
     for finding in whole.diagnosis.findings:
@@ -496,7 +500,9 @@ def test_predictions_above_a_threshold(whole, page):
     """Twenty steps of the fixture's histogram; right as in the bins of the newest window, and of all."""
     rows = by_threshold(whole)
     assert rows[0] == (0.0, 1.0, pytest.approx(0.682), pytest.approx(0.682))
-    assert [kept for _, kept, *_ in rows] == sorted((kept for _, kept, *_ in rows), reverse=True)
+    assert [remaining for _, remaining, *_ in rows] == sorted(
+        (remaining for _, remaining, *_ in rows), reverse=True
+    )
     assert rows[6][2:] == (pytest.approx(0.79), pytest.approx(0.79))
     assert rows[9][2:] == (None, None)
     (box,) = [a for a in page.all("div") if a.get("id") == "threshold"]
@@ -516,7 +522,7 @@ def test_how_often_to_fit_again(whole):
     )
 
 
-def test_the_bound_is_stated_beside_the_measured_shift(whole, page):
+def test_the_bound_is_stated_with_the_measured_shift(whole, page):
     plain, center = (whole.diagnosis.shift.methods[name] for name in ("plain", "center"))
     assert f"center: {plain.overall:.3f} → {center.overall:.3f} (−" in page.words
 
@@ -541,7 +547,7 @@ def test_what_users_wrote_is_text_and_never_markup(whole):
 def test_nothing_is_loaded_from_elsewhere(text):
     assert "//" not in re.sub(r"/\*.*?\*/", "", text)  # no address at all, not even of a name space
     assert "@import" not in text
-    assert all(found == "#" for found in re.findall(r"url\(['\"]?(.)", text))
+    assert all(target == "#" for target in re.findall(r"url\(['\"]?(.)", text))
     for tag, attributes in Page(text).tags:
         assert tag not in ("iframe", "img", "object", "embed")
         for name in ("src", "href", "xlink:href", "srcset", "action"):
@@ -614,7 +620,7 @@ def test_one_class_and_many_classes(whole):
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_a_back_test_that_could_not_be_made(whole):
+def test_a_back_test_that_was_impossible(whole):
     summary = changed(
         whole, backtest=BacktestResult.without_folds("quick"), prediction_summary__accuracy=None
     )
@@ -645,7 +651,7 @@ def test_time_that_ran_out_before_any_correction_was_tried_in_full(whole):
         "backtest__by_horizon": [],
         "prediction_summary__accuracy": None,
     }
-    decision = Selection(KEPT, SelectionReason.OUT_OF_TIME)
+    decision = Selection(BASELINE_ONLY, SelectionReason.OUT_OF_TIME)
     words = Page(
         render(changed(whole, backtest__rows=rows, backtest__selection=decision, **none))
     ).words
@@ -849,12 +855,12 @@ document.getElementById("found").textContent = JSON.stringify(found);
 
 def frames(text, kinds, script):
     """A page that shows another in frames of these widths and colour schemes, and a place for what a script finds."""
-    shown = "".join(
+    pages = "".join(
         f'<iframe srcdoc="{html.escape(text)}" style="width: {width}px; height: 900px; border: 0; '
         f'color-scheme: {scheme}"></iframe>'
         for width, scheme in kinds
     )
-    return f'<!doctype html><meta charset=utf-8><body>{shown}<pre id="found"></pre><script>{script}</script></body>'
+    return f'<!doctype html><meta charset=utf-8><body>{pages}<pre id="found"></pre><script>{script}</script></body>'
 
 
 def opened(page, folder):
@@ -877,8 +883,8 @@ def opened(page, folder):
     ]
     called = [CHROMIUM, *options, (folder / "frames.html").as_uri()]
     done = subprocess.run(called, capture_output=True, text=True, timeout=300, check=True)
-    found = html.unescape(re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.S)[1])
-    return found, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    output = html.unescape(re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.S)[1])
+    return output, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
 @pytest.mark.skipif(
@@ -890,17 +896,17 @@ def test_a_browser_shows_it_without_errors_narrow_and_wide_light_and_dark(text, 
         [(width, scheme) for width, scheme in FRAMES],
         f"window.onload = () => {{ {MEASURE} }}",
     )
-    found, errors = opened(outside, tmp_path)
+    output, errors = opened(outside, tmp_path)
     assert errors == []  # refused loads would be here too
-    measured = json.loads(found)
+    measured = json.loads(output)
     assert len(measured) == len(FRAMES)
-    for found, (width, scheme) in zip(measured, FRAMES, strict=True):
-        assert width - 20 <= found["width"] <= width  # a scroll bar may take some
-        assert found["wide"] <= found["width"]
-        assert found["beyond"] == []
-        assert found["least"] >= 9
+    for output, (width, scheme) in zip(measured, FRAMES, strict=True):
+        assert width - 20 <= output["width"] <= width  # a scroll bar may take some
+        assert output["wide"] <= output["width"]
+        assert output["beyond"] == []
+        assert output["least"] >= 9
         paper, ink = (
-            sum(map(int, re.findall(r"\d+", found[name])[:3])) / 3 for name in ("paper", "ink")
+            sum(map(int, re.findall(r"\d+", output[name])[:3])) / 3 for name in ("paper", "ink")
         )
         assert (paper < 60 and ink > 180) if scheme == "dark" else (paper > 240 and ink < 80)
 
@@ -927,10 +933,10 @@ def test_axe_finds_nothing_that_keeps_people_out(text, tmp_path):
         "<details", "<details open"
     )
     page = bare.replace("</head>", f"<script>{axe}</script></head>")
-    found, _ = opened(
+    output, _ = opened(
         frames(page, [(400, "light"), (1400, "dark")], f"window.onload = () => {{ {AXE} }}"),
         tmp_path,
     )
-    violations, passes = json.loads(found)
+    violations, passes = json.loads(output)
     assert min(passes) > 20
     assert violations == [[], []]

@@ -50,12 +50,12 @@ def test_two_types_by_hand():
     ).undirected()
     there, back = dense(graph, ("p", "rev_w", "a"), "pmp"), dense(graph, ("a", "w", "p"), "pmp")
     by_author, back_again = "a-w-p", "p-rev_w-a-w-p"
-    found = squash(graph, iterations=3, weighting="pmp", seed=5)
-    assert list(found) == [by_author, back_again]
+    squashed_hops = squash(graph, iterations=3, weighting="pmp", seed=5)
+    assert list(squashed_hops) == [by_author, back_again]
     papers, authors = x, z
     for k in range(3):
-        np.testing.assert_allclose(found[by_author][k], back @ authors, atol=1e-5)
-        np.testing.assert_allclose(found[back_again][k], back @ there @ papers, atol=1e-5)
+        np.testing.assert_allclose(squashed_hops[by_author][k], back @ authors, atol=1e-5)
+        np.testing.assert_allclose(squashed_hops[back_again][k], back @ there @ papers, atol=1e-5)
         # The next representation of papers: their two messages, projected and scaled; that of
         # authors likewise.
         papers, authors = (
@@ -71,7 +71,10 @@ def squashed(iteration, messages):
 
 
 def test_projections_are_sparse_keep_lengths_and_differ_between_iterations():
-    """Entries are ±√3 or 0, in thirds, over √width; the length of a projected row stays what it was, on the average."""
+    """Entries are ±√3 or 0, in thirds, over √width.
+
+    The length of a projected row stays what it was, on the average.
+    """
     matrix = _Squashing(None, 400, 3, None).matrix
     one = matrix("a-w-p", 300, 1) * np.sqrt(400)
     assert set(np.unique(one.round(6))) == {-round(3**0.5, 6), 0.0, round(3**0.5, 6)}

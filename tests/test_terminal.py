@@ -162,9 +162,9 @@ def test_run_tells_what_it_guessed_and_how_to_change_it(folder, tmp_path, monkey
     ):
         assert words in done.stderr
     assert (tmp_path / "impact-run" / "papers" / "report.html").exists()
-    shown = ["Selected", "Predictions", "Expected accuracy", "Do corrections", "Report"]
+    expected = ["Selected", "Predictions", "Expected accuracy", "Do corrections", "Report"]
     lines = [line for line in done.stdout.split("\n") if line]
-    assert [line[: len(start)] for line, start in zip(lines, shown, strict=True)] == shown
+    assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected
     quiet = impact("--quiet", "run", folder, "--candidates", "linear:plain", "--folds", "1")
     assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
 

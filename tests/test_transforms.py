@@ -110,8 +110,8 @@ def test_genpmp_follows_the_definition():
     time, (source, target) = data.time.tolist(), data.edge_index.tolist()
 
     def share(t, delta):
-        seen = [abs(s - t) for s in time]
-        return seen.count(delta) / len(seen)
+        gaps = [abs(s - t) for s in time]
+        return gaps.count(delta) / len(gaps)
 
     expected = [
         share(max(time), abs(time[u] - time[v])) / share(time[v], abs(time[u] - time[v]))

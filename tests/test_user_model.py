@@ -280,6 +280,7 @@ def test_the_search_tries_with_it_only_what_it_can_do(graph):
         engine=ig.engines.Memory(),
         progress=watched(False),
         advice=None,
+        jobs=1,
         store=None,
     )
     lines = [
