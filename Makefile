@@ -84,7 +84,7 @@ $(VENV)/.package: pyproject.toml constraints.txt | $(VENV)/.run
 
 $(LIGHT)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIGHT)
-	$(LIGHT)/bin/python $(PIP) numpy scipy numba pyarrow narwhals tomli xxhash threadpoolctl
+	$(LIGHT)/bin/python $(PIP) numpy scipy numba pyarrow narwhals tomli xxhash threadpoolctl joblib
 	$(LIGHT)/bin/python $(PIP) --no-deps --editable .
 	touch $@
 
