@@ -154,13 +154,13 @@ def table3(
 
     place = out or Path("out/table3")
     study = SyntheticStudy(
-        "table3",
-        graphs,
-        table3_rows(_split(rows), gamma),
-        protocol.split(","),
-        _split(models) or MODELS,
-        _split(columns),
-        Options(nodes, epochs),
+        name="table3",
+        graphs=graphs,
+        rows=table3_rows(_split(rows), gamma),
+        protocols=protocol.split(","),
+        models=_split(models) or MODELS,
+        columns=_split(columns),
+        options=Options(nodes, epochs),
     )
     _run_and_print(place, lambda progress: study.run(place, workers=workers, progress=progress))
 
@@ -185,13 +185,13 @@ def gamma(
     place = out or Path("out/figure-gamma")
     rows = gamma_rows(_numbers(gammas) or GAMMAS)
     study = SyntheticStudy(
-        "figure-gamma",
-        graphs,
-        rows,
-        protocol.split(","),
-        _split(models) or MODELS,
-        _split(columns) or GAMMA_COLUMNS,
-        Options(nodes, epochs),
+        name="figure-gamma",
+        graphs=graphs,
+        rows=rows,
+        protocols=protocol.split(","),
+        models=_split(models) or MODELS,
+        columns=_split(columns) or GAMMA_COLUMNS,
+        options=Options(nodes, epochs),
     )
     table = _run_and_print(
         place, lambda progress: study.run(place, workers=workers, progress=progress)
@@ -290,7 +290,7 @@ def leaderboard(
     ] = "quick",
     out: Out = None,
 ) -> None:
-    """Ours and what one would have used instead, on real graphs whose recent labels are taken away."""
+    """Ours and the usual baselines, on real graphs whose recent labels are hidden."""
     from reproduction.leaderboard import leaderboard as run
 
     place, tried = out or Path("out/leaderboard"), efforts.split(",") if efforts else []
@@ -318,7 +318,10 @@ def rivals(
     methods: Methods = None,
     out: Out = None,
 ) -> None:
-    """What others do about the shift, tuned standard methods and ours, each beside plain; cells as of leaderboard."""
+    """Other methods against the shift, tuned standard methods and ours, each compared with plain.
+
+    Cells are those of the leaderboard.
+    """
     from reproduction.leaderboard import OURS, AgainstPlain, leaderboard
     from reproduction.rivals import METHOD_RIVALS, RIVALS
 
@@ -389,7 +392,7 @@ def rules(
     root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"),
     out: Out = None,
 ) -> None:
-    """Rules of choice and forecasts, each made by older windows of a run and scored on its newest."""
+    """Selection rules and forecasts, made on older folds of a run and scored on its newest."""
     from reproduction.rules import rules as run
 
     _run_and_print(out or Path("out/rules"), lambda progress: run(runs, root=root))
@@ -431,7 +434,8 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         errors.print(
-            f"error: {error.strerror or error}{where}; finished work is stored; run the command again."
+            f"error: {error.strerror or error}{where}; finished work is stored; run the command "
+            "again."
         )
     sys.exit(2)
 

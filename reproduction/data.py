@@ -30,7 +30,7 @@ def path_of(name: str, root: Path) -> Path:
 
 
 def load(name: str, root: Path, *, joined: bool = False) -> ig.TemporalGraph:
-    """A graph; where a spectral embedding lies beside it, that is its features, alone or `joined` to its own."""
+    """A graph; a spectral embedding next to it replaces its features, or is `joined` to them."""
     graph = ig.load(path_of(name, root))
     embedded = root / name / f"{name}_svd64.npz"
     if not embedded.is_file():

@@ -30,7 +30,7 @@ VERSIONS = ("former", "now")
 
 
 def fitted(name: str, root: str, model: str, method: str, seed: int) -> list[object]:
-    """Accuracy on the rows that epochs are chosen by, hits of the scored rows, and seconds of CPU time."""
+    """Accuracy on the rows that select the epoch, hits of the scored rows, and CPU seconds."""
     graph, cutoff = data.with_cutoff(name, Path(root))
     if name == "aan" and model in SEVERAL_TYPES:
         graph = data.aan_with_authors(name, Path(root))
@@ -50,17 +50,40 @@ def run_fit(
     """`fitted` with the package of a checkout."""
     path = [str(checkout.resolve() / "src"), str(HERE)]
     valid, hits, seconds = in_process(
-        fitted, name, str(root.resolve()), model, method, seed, path=path
+        fitted,
+        name,
+        root=str(root.resolve()),
+        model=model,
+        method=method,
+        seed=seed,
+        path=path,
     )
-    scored = Record("former", model, name, version, seed, 0.0, seconds, hits)
+    scored = Record(
+        study="former",
+        section=model,
+        row=name,
+        column=version,
+        seed=seed,
+        score=0.0,
+        seconds=seconds,
+        hits=hits,
+    )
     return [
-        Record("former", model, f"{name}, validation", version, seed, valid, 0.0),
+        Record(
+            study="former",
+            section=model,
+            row=f"{name}, validation",
+            column=version,
+            seed=seed,
+            score=valid,
+            seconds=0.0,
+        ),
         replace(scored, score=float(hit_rate([scored]).mean())),
     ]
 
 
 def source(checkout: Path) -> str:
-    """What tells the package of one checkout from another's, so that fits of one are not taken for the other's."""
+    """Identifies the package of a checkout, so that fits of two checkouts are not mixed up."""
     files = sorted((checkout / "src" / "impact_gnn").rglob("*.py"))
     if not files:
         raise ig.InputError(
@@ -80,7 +103,7 @@ def former(
     seeds: int = 5,
     progress: Progress | None = None,
 ) -> Table:
-    """Fits every model on every graph with the package in `checkout` and with this one, seed by seed."""
+    """Fits every model on every graph, by the package in `checkout` and by this one."""
     if checks.whole_number("seeds", seeds) < 2:
         raise ig.InputError(f"seeds={seeds} gives no standard error; use at least 2, better 5.")
     sources, tasks = {place: source(place) for place in (checkout, HERE)}, []
@@ -99,5 +122,10 @@ def former(
                     settings = {"study": "former", "source": sources[place], **arguments}
                     tasks.append(Task(f"{model} on {name}, {version}, seed {seed}", settings, call))
     records = work_off(tasks, out / "parts", progress=progress)
-    about = f"Method {method}, {seeds} seeds, all labels before the cutoff; validation is what epochs were chosen by."
-    return Table("former", "Models now against their former selves", about, records)
+    about = (
+        f"Method {method}, {seeds} seeds, all labels before the cutoff; validation is what epochs "
+        "were chosen by."
+    )
+    return Table(
+        name="former", title="Models now against their former selves", about=about, records=records
+    )

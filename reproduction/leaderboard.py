@@ -5,6 +5,7 @@ its peak memory is its own. Only when it has answered are those labels looked at
 method, seed) is a task of the runner: a rerun continues, a kill loses one cell.
 """
 
+import itertools
 import math
 import multiprocessing
 import resource
@@ -13,13 +14,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, roc_auc_score
 
 import impact_gnn as ig
 from impact_gnn import checks
@@ -38,6 +39,7 @@ OURS = "ours-"
 """Methods whose name begins so are `impact run` with an effort."""
 NOT_RUN = "not run: "
 CANDIDATE = "candidate "
+LEAST_CHANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,8 @@ def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
     were tried in full are fitted on all labels like the chosen ones, with one seed.
     """
     effort, _, hindsight = effort.partition("+")
-    summary = ig.run(view, out, cutoff=view.cutoff, effort=effort, seed=seed)
+    # one process, so that its CPU seconds are all of them
+    summary = ig.run(view, out, cutoff=view.cutoff, effort=effort, seed=seed, jobs=1)
     model = Ensemble.load(out / "model")
     chances = model.predict_proba(view)
     singles: dict[str, np.ndarray] = {}
@@ -90,14 +93,22 @@ def cell(name: str, root: Path, method: str, seed: int, place: Path) -> list[Rec
             else:
                 outcome = Outcome((METHOD_RIVALS | RIVALS)[method](problem.view, seed))
     except InputError as error:
-        return [Record("leaderboard", name, f"{NOT_RUN}{error}", method, seed, 0.0, 0.0)]
+        return [_not_run(name, method, seed, str(error))]
     seconds, memory = time.process_time() - start, peak_memory()
     scored = np.searchsorted(np.flatnonzero(problem.view.targets()), problem.rows)
     return records_of(
         outcome,
         scored,
         problem.truth,
-        Record("leaderboard", name, "memory", method, seed, memory, seconds),
+        Record(
+            study="leaderboard",
+            section=name,
+            row="memory",
+            column=method,
+            seed=seed,
+            score=memory,
+            seconds=seconds,
+        ),
     )
 
 
@@ -113,7 +124,15 @@ def records_of(
     guess = chances.argmax(1)
     hits = guess == truth
     macro = f1_score(truth, guess, labels=np.unique(truth), average="macro", zero_division=0.0)
-    scores = {"macro-F1": float(macro), "calibration error": calibration_error(chances, truth)}
+    # a class that nobody could know has probability 0, which would cost infinitely much
+    true_class = np.maximum(chances[np.arange(len(truth)), truth], LEAST_CHANCE)
+    scores = {
+        "macro-F1": float(macro),
+        "log-loss": float(-np.log(true_class).mean()),
+        "calibration error": calibration_error(chances, truth),
+    }
+    if classes == 2:
+        scores["AUROC"] = float(roc_auc_score(truth == 1, chances[:, 1]))
     if outcome.forecast is not None:
         low, high = outcome.forecast.low, outcome.forecast.high
         scores |= {"forecast": outcome.forecast.value, "forecast low": low, "forecast high": high}
@@ -125,17 +144,14 @@ def records_of(
         }
     for candidate, probabilities in outcome.candidates.items():
         scores[f"{CANDIDATE}{candidate}"] = float((probabilities[scored].argmax(1) == truth).mean())
-    study, name, method, seed = memory.study, memory.section, memory.column, memory.seed
+    scores |= {"seconds": memory.seconds, "memory": memory.score}
+    accuracy = replace(memory, row="accuracy", score=float(hits.mean()), hits=packed(hits))
     return [
-        Record(
-            study, name, "accuracy", method, seed, float(hits.mean()), memory.seconds, packed(hits)
-        ),
+        accuracy,
         *(
-            Record(study, name, measure, method, seed, score, 0.0)
+            replace(memory, row=measure, score=score, seconds=0.0)
             for measure, score in scores.items()
         ),
-        Record(study, name, "seconds", method, seed, memory.seconds, 0.0),
-        Record(study, name, "memory", method, seed, memory.score, 0.0),
     ]
 
 
@@ -159,10 +175,53 @@ def apart(name: str, root: Path, method: str, seed: int, place: Path) -> list[Re
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=end_with_parent) as pool:
         try:
-            return pool.submit(cell, name, root, method, seed, place).result()
+            return pool.submit(cell, name, root, method, seed=seed, place=place).result()
         except BrokenProcessPool:
-            why = f"{NOT_RUN}its process was ended, for want of memory perhaps."
-            return [Record("leaderboard", name, why, method, seed, 0.0, 0.0)]
+            why = "its process was ended, for want of memory perhaps."
+            return [_not_run(name, method, seed, why)]
+
+
+def _not_run(name: str, method: str, seed: int, why: str) -> Record:
+    """The record of a fit that failed, with the reason in place of a measure."""
+    return Record(
+        study="leaderboard",
+        section=name,
+        row=f"{NOT_RUN}{why}",
+        column=method,
+        seed=seed,
+        score=0.0,
+        seconds=0.0,
+    )
+
+
+def _tasks(
+    name: str, root: Path, out: Path, *, methods: Sequence[str], seeds: int, notes: list[str]
+) -> list[Task]:
+    """A task per method and seed on one graph; none, and a note, where nothing can be scored."""
+    try:
+        graph, cutoff = data.with_cutoff(name, root)
+        problem = Problem.of(graph, cutoff)
+    except InputError as error:
+        notes.append(f"{name} was left out: {error}")
+        return []
+    if len(problem.rows) < 2:
+        notes.append(
+            f"{name} was left out: no labels from its cutoff {cutoff} on, so nothing to score."
+        )
+        return []
+    tasks = []
+    for seed, method in itertools.product(range(seeds), methods):
+        settings = {
+            "graph": name,
+            "cutoff": cutoff,
+            "method": method,
+            "seed": seed,
+            "data": problem.identity(),
+        }
+        place = out / "runs" / f"{name}-{method}-{seed}"
+        call = partial(apart, name, root, method, seed=seed, place=place)
+        tasks.append(Task(f"{name}, {method}, seed {seed}", settings, call))
+    return tasks
 
 
 def leaderboard(
@@ -190,31 +249,10 @@ def leaderboard(
             for name in (RIVALS if rivals is None else rivals)
         ),
     ]
-    tasks, notes = [], []
+    tasks = []
+    notes: list[str] = []
     for name in [checks.choice("graph", name, there) for name in names or there]:
-        try:
-            graph, cutoff = data.with_cutoff(name, root)
-            problem = Problem.of(graph, cutoff)
-        except InputError as error:
-            notes.append(f"{name} was left out: {error}")
-            continue
-        if len(problem.rows) < 2:
-            notes.append(
-                f"{name} was left out: no labels from its cutoff {cutoff} on, so nothing to score."
-            )
-            continue
-        for seed, method in ((seed, method) for seed in range(seeds) for method in methods):
-            settings = {
-                "graph": name,
-                "cutoff": cutoff,
-                "method": method,
-                "seed": seed,
-                "data": problem.identity(),
-            }
-            call = partial(
-                apart, name, root, method, seed, out / "runs" / f"{name}-{method}-{seed}"
-            )
-            tasks.append(Task(f"{name}, {method}, seed {seed}", settings, call))
+        tasks += _tasks(name, root, out, methods=methods, seeds=seeds, notes=notes)
     if not tasks:
         raise InputError(f"{root} contains no graph with labels for scoring: {' '.join(notes)}")
     records = []
@@ -223,15 +261,16 @@ def leaderboard(
         if progress is not None:
             progress(done, len(tasks), task.title)
         if cell_records[0].row.startswith(NOT_RUN):
-            notes.append(
-                f"{cell_records[0].column} on {cell_records[0].section}: {cell_records[0].row}"
-            )
-            task.file(
-                out / "cells"
-            ).unlink()  # a rerun tries again: what was missing may be there then
+            failed = cell_records[0]
+            notes.append(f"{failed.column} on {failed.section}: {failed.row}")
+            # a rerun tries again: what was missing may be there then
+            task.file(out / "cells").unlink()
         else:
             records += cell_records
-    about = f"Labels from the cutoff on were hidden until a method had answered; {seeds} seeds, paired by node."
+    about = (
+        f"Labels from the cutoff on were hidden until a method had answered; {seeds} seeds, "
+        "paired by node."
+    )
     if page is not None:
         return page("rivals", "Rivals", about, records, notes=notes)
     return Leaderboard("leaderboard", "Leaderboard", about, records, notes=notes)
@@ -292,6 +331,8 @@ class Leaderboard(Table):
                     "graph",
                     "method",
                     "macro-F1",
+                    "log-loss",
+                    "AUROC",
                     "calibration error",
                     "coverage",
                     "set size",
@@ -358,7 +399,15 @@ class Leaderboard(Table):
         if forecast != "–":
             forecast += f" [{formatted('forecast low')}, {formatted('forecast high')}]"
         parts = [
-            formatted(name) for name in ("macro-F1", "calibration error", "coverage", "set size")
+            formatted(name)
+            for name in (
+                "macro-F1",
+                "log-loss",
+                "AUROC",
+                "calibration error",
+                "coverage",
+                "set size",
+            )
         ]
         return [graph, method, *parts, forecast, formatted("seconds", 0), formatted("memory", 0)]
 

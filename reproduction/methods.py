@@ -46,7 +46,10 @@ def weights() -> Figure:
 
 
 def distances(decay: float = 0.6) -> Figure:
-    """Share of the message that comes from every distance in time, where links fade by `decay` with each period."""
+    """Share of the message from every distance in time.
+
+    Links fade by `decay` with each period.
+    """
     far = np.abs(TIMES[None, :] - TIMES[:, None])
     tables = {
         "plain": weighting.plain(TIMES),
@@ -67,7 +70,7 @@ def distances(decay: float = 0.6) -> Figure:
 
 
 def alignments(seed: int = 0, count: int = 150) -> Figure:
-    """Messages of two classes in a labelled period, before and after, with the targets' behind them."""
+    """Messages of two classes in a labelled period, before and after, over those of the targets."""
     rng = np.random.default_rng(seed)
     means = np.array([[-2.0, 0.0], [2.5, 1.5]])
     past, due = (

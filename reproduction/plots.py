@@ -1,4 +1,7 @@
-"""Results as plots; figures are drawn without pyplot, which keeps them alive and asks for a display."""
+"""Results as plots.
+
+Figures are drawn without pyplot, which keeps them alive and asks for a display.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -12,9 +12,10 @@ ERRORS = 2.0
 """Standard errors of the difference within which two means are said to agree."""
 
 ABOUT_TABLE3 = (
-    f"The paper gives no standard errors: it is granted those of {GRAPHS} graphs with the spread measured here, and "
-    f"unpaired columns. Both agree within {ERRORS:g} standard errors of their difference. It does not state the γ of "
-    f"its fixed row; its random row was run with decay 0 within a label."
+    f"The paper gives no standard errors: it is granted those of {GRAPHS} graphs with the spread "
+    f"measured here, and unpaired columns. Both agree within {ERRORS:g} standard errors of their "
+    "difference. It does not state the γ of its fixed row; its random row was run with decay 0 "
+    "within a label."
 )
 
 
@@ -57,7 +58,10 @@ TABLE3: Mapping[tuple[str, str], Mapping[str, float]] = {
     ("random", "sgc"): _row(0.1331, 0.1063, 0.1854, 0.1832, 0.1862),
     ("random", "gcn"): _row(0.1298, 0.1022, 0.1565, 0.1613, 0.1609),
 }
-"""Accuracy by row and model; "random" was run with decay 0 within a label, and stands beside both random rows."""
+"""Accuracy by row and model.
+
+"random" was run with decay 0 within a label, and stands next to both random rows.
+"""
 
 TIME: Mapping[str, Mapping[str, float]] = {
     "sgc": _row(0.325, 0.315, 0.303, 1.178, 0.538),
@@ -67,7 +71,9 @@ TIME: Mapping[str, Mapping[str, float]] = {
 
 
 def allowed_gap(error: float, spread: float, columns: int = 1) -> float:
-    """By how much a published number and ours, whose standard error is `error`, may differ and still agree.
+    """By how much a published number and ours may differ and still agree.
+
+    The standard error of ours is `error`.
 
     The paper's error is taken from `spread`, the standard deviation of an accuracy between graphs.
     `columns` is 2 for a difference of two columns, which the paper drew on different graphs.

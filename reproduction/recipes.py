@@ -65,7 +65,9 @@ class Decoupled:
 
 @dataclass(frozen=True)
 class Linear:
-    """Linear RevGAT on the whole graph in both directions, row means with self-loops, trained as RevGAT is.
+    """Linear RevGAT on the whole undirected graph, trained as RevGAT is.
+
+    It takes row means with self-loops.
 
     Known labels of the training rows are inputs (`labels`): half of them are hidden at random in
     every step, which learns from those, and the model is asked once more with what it said of the
@@ -128,7 +130,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Staged:
-    """GAMLP with RLU: hops of all nodes by the disk engine, stages on the rows that have or need a label.
+    """GAMLP with RLU: hops of all nodes by the disk engine, stages on rows with or for a label.
 
     As in RLU every prediction is believed (`threshold` 0), made sharper by `temperature`, and
     counts `weight` times its largest probability. `label_hops` are 1 or 2, up to where the own
@@ -207,11 +209,11 @@ class Staged:
                 dropout=self.dropout,
             ),
             make_task,
-            view.y[rows],
-            here,
-            view.num_labels,
-            training,
-            nn.Reliable(self.stages, self.threshold, self.weight, self.temperature),
+            labels=view.y[rows],
+            split=here,
+            num_labels=view.num_labels,
+            training=training,
+            reliable=nn.Reliable(self.stages, self.threshold, self.weight, self.temperature),
         )
         predicted = nn.predict(
             best.result.model, best.task, np.searchsorted(rows, problem.rows)

@@ -29,8 +29,10 @@ Place = tuple[str, str, str]
 NORMAL = 1.96
 """Standard errors of a 95 % interval of many nodes."""
 
-ABOUT = """± is the standard error; in brackets the paired difference to the first line, with its own; **bold** where \
-the 95 % interval leaves out zero."""
+ABOUT = (
+    "± is the standard error; in brackets the paired difference to the first line, with its own; "
+    "**bold** where the 95 % interval leaves out zero."
+)
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,10 @@ TITLES = {
     "genpmp-source": "GenPMP, source's time",
 }
 NOTES = (
-    "W holds the time weights, which multiply edges before anything is normalised. D of the released operator counts "
-    "edges; the other two divide by sums of the weights.",
-    "GenPMP's denominator is counted at the target's time in the code released for ogbn-arxiv, at the source's in that "
-    "for ogbn-papers100M. The second table is the first one transposed.",
+    "W holds the time weights, which multiply edges before anything is normalised. D of the "
+    "released operator counts edges; the other two divide by sums of the weights.",
+    "GenPMP's denominator is counted at the target's time in the code released for ogbn-arxiv, "
+    "at the source's in that for ogbn-papers100M. The second table is the first one transposed.",
 )
 
 
@@ -78,7 +78,10 @@ class Options:
 
 
 def weights_of(graph: ig.TemporalGraph, method: str) -> np.ndarray:
-    """Ω [T, T]; a distance in time is the same seen from both ends, so the source's denominators are a transpose."""
+    """Ω [T, T].
+
+    A distance in time is the same from both ends, so the source's denominators are a transpose.
+    """
     table = ig.weighting.table(method.removesuffix("-source"), graph.times, graph.counts)
     return table.T.copy() if method.endswith("-source") else table
 
@@ -124,7 +127,10 @@ def fit(
     seed: int,
     options: Options,
 ) -> tuple[np.ndarray, float]:
-    """Labels of the problem's rows at the epoch that is best on the last labelled period, and its accuracy there."""
+    """Labels of the problem's rows, and the accuracy on the last labelled period.
+
+    Both are of the epoch that is best on that period.
+    """
     split, message = split_rows(problem.view, valid=1), message_of(both, operator, method)
     x = torch.tensor(np.asarray(both.x))
     inputs = [message(x).numpy(), x.numpy()] if options.root else [message(x).numpy()]
@@ -158,20 +164,28 @@ def run_cell(
     problem, both = _problem(root, features)
     start = clock.process_time()
     with one_thread():
-        predicted, valid = fit(problem, both, operator, method, seed, options)
+        predicted, valid = fit(problem, both, operator, method, seed=seed, options=options)
     hits, seconds = problem.hits(predicted), clock.process_time() - start
     section = OPERATORS[operator] + (", root weight" if options.root else "")
     return [
-        Record("revgat-operator", section, "valid", method, seed, valid, 0.0),
         Record(
-            "revgat-operator",
-            section,
-            "test",
-            method,
-            seed,
-            float(hits.mean()),
-            seconds,
-            packed(hits),
+            study="revgat-operator",
+            section=section,
+            row="valid",
+            column=method,
+            seed=seed,
+            score=valid,
+            seconds=0.0,
+        ),
+        Record(
+            study="revgat-operator",
+            section=section,
+            row="test",
+            column=method,
+            seed=seed,
+            score=float(hits.mean()),
+            seconds=seconds,
+            hits=packed(hits),
         ),
     ]
 
@@ -220,12 +234,20 @@ def revgat_operator(
         )
     records = work_off(tasks, out / "parts", progress=progress)
     about = (
-        f"Linear RevGAT on ogbn-arxiv with other features than OGB's ({features}), {seeds} seeds, {HEADS} x "
-        f"{options.width} columns and {options.epochs} epochs (the original: 3 x 256, 2,000). Labels before 2019 are "
-        f"known; epochs were chosen on 2018 (valid), later papers are scored."
+        f"Linear RevGAT on ogbn-arxiv with other features than OGB's ({features}), {seeds} seeds, "
+        f"{HEADS} x {options.width} columns and {options.epochs} epochs (the original: 3 x 256, "
+        "2,000). Labels before 2019 are known; epochs were chosen on 2018 (valid), later papers "
+        "are scored."
     )
     title = "GenPMP in linear RevGAT, by how messages are normalised"
-    return Table("revgat-operator", title, about, records, titles=TITLES, notes=NOTES)
+    return Table(
+        name="revgat-operator",
+        title=title,
+        about=about,
+        records=records,
+        titles=TITLES,
+        notes=NOTES,
+    )
 
 
 @lru_cache(maxsize=1)

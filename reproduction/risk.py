@@ -82,7 +82,15 @@ def run_seed(name: str, root: Path | None, seed: int, most: int) -> list[Record]
             }
             seconds = (clock.process_time() - start) / len(values)
             records += [
-                Record("risk", name, ROWS[row], method, seed, value, seconds)
+                Record(
+                    study="risk",
+                    section=name,
+                    row=ROWS[row],
+                    column=method,
+                    seed=seed,
+                    score=value,
+                    seconds=seconds,
+                )
                 for row, value in values.items()
             ]
     return records
@@ -104,7 +112,7 @@ def risk(
     most: int = 200,
     progress: Progress | None = None,
 ) -> Table:
-    """Runs the study on "tsbm" and graphs of one type under `root`, with `most` nodes of a class."""
+    """Runs the study on "tsbm" and graphs of one type under `root`, `most` nodes of a class."""
     if checks.whole_number("seeds", seeds) < 2:
         raise ig.InputError(f"seeds={seeds} gives no standard error; use at least 2, better 5.")
     known = ("tsbm", *(name for name in CUTOFFS if "hetero" not in name))
@@ -120,10 +128,11 @@ def risk(
                 Task(f"{name}, seed {seed}", settings, partial(run_seed, name, place, seed, most))
             )
     return Table(
-        "risk",
-        "R_te ≤ R_tr + W1, measured",
-        f"Cross-entropy of a linear head on messages of one hop, {seeds} seeds, at most {most} nodes of a class.",
-        work_off(tasks, out / "parts", progress=progress),
+        name="risk",
+        title="R_te ≤ R_tr + W1, measured",
+        about="Cross-entropy of a linear head on messages of one hop, "
+        f"{seeds} seeds, at most {most} nodes of a class.",
+        records=work_off(tasks, out / "parts", progress=progress),
     )
 
 

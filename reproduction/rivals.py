@@ -50,14 +50,14 @@ class Holdout:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Probabilities of all nodes of the target type, and after how many epochs or rounds they were reached."""
+    """Probabilities of all nodes of the target type, and the number of epochs or rounds."""
 
     probabilities: np.ndarray
     steps: int = 0
 
 
 Learner = Callable[[ig.TemporalGraph, Any, Holdout | None, int], Fit]
-"""Fits a setting to a view: with `Held` it chooses its steps, otherwise it takes the number given."""
+"""Fits a setting to a view: with `Held` it chooses its steps, otherwise it takes the number."""
 
 
 def labelled(view: ig.TemporalGraph) -> tuple[np.ndarray, np.ndarray]:
@@ -280,7 +280,9 @@ def trees(
 
 
 def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 60) -> np.ndarray:
-    """AutoGluon's trees and forests, weighted by itself, on the table of trees-hops, if it is installed.
+    """AutoGluon's trees and forests, weighted by itself, on the table of trees-hops.
+
+    It has to be installed.
 
     `seconds` bound what is tried, not the last fit to all labels. Its models go into a temporary
     directory.
@@ -394,7 +396,7 @@ NETWORK_SETTINGS = ((0.01, 0.5), (0.01, 0.2), (0.003, 0.5))
 
 
 def network(kind: str, view: ig.TemporalGraph, seed: int) -> np.ndarray:
-    """GCN (symmetric, self-loops) or SAGE (means) of PyG on the undirected graph between targets, full batch."""
+    """GCN (symmetric, self-loops) or SAGE (means) of PyG on the undirected graph of the targets."""
     graph = own_graph(view)
     if kind == "gcn":
         looped = graph + sparse.eye(view.num_nodes, dtype=np.float32)
@@ -507,7 +509,9 @@ METHOD_RIVALS: dict[str, Rival] = {
     "gcn-patient": partial(corrected, "plain", model="gcn", patience=PATIENCE),
     "eerm": partial(corrected, "eerm", model="gcn"),
 }
-"""What others do about the shift, all with the model of `plain`, but that EERM needs one that walks the graph.
+"""Other methods against the shift, all with the model of `plain`.
+
+Only EERM needs a model that propagates by itself.
 
 The patient ones wait for a better score as long as `cmd`, `vrex`, `kmm` and `eerm` do: what of a
     gain is patience.

@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import numba
 import torch
 
 from impact_gnn.checks import InputError
@@ -64,7 +63,9 @@ class Task:
 def work_off(
     tasks: Sequence[Task], directory: Path, *, workers: int = 1, progress: Progress | None = None
 ) -> list[Record]:
-    """The records of all tasks in order, taken from `directory` where they are there and kept there when they are new.
+    """The records of all tasks in order.
+
+    Records in `directory` are read, new ones are stored there.
 
     With one worker everything stays in this process.
     """
@@ -143,11 +144,9 @@ def _stored_records(task: Task, directory: Path) -> list[Record] | None:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Results then do not depend on the number of cores, and processes do not fight for them."""
-    before = torch.get_num_threads(), numba.get_num_threads()
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
-    numba.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before[0])
-        numba.set_num_threads(before[1])
+        torch.set_num_threads(before)

@@ -110,49 +110,50 @@ MAG_SEHGNN = Decoupled(
     extras=("labels", "stages"),
 )
 MAG = Study(
-    "mag",
-    "ogbn-mag: 736,389 papers, official split (2019 scored)",
-    partial(official, "ogbn-mag"),
-    (
+    name="mag",
+    title="ogbn-mag: 736,389 papers, official split (2019 scored)",
+    load=partial(official, "ogbn-mag"),
+    rows=(
         *rows_of("SeHGNN", MAG_SEHGNN, PAPER),
         *rows_of("RpHGNN", mag_rphgnn("labels"), PAPER),
         *rows_of("RpHGNN+curriculum", mag_rphgnn("labels", "curriculum", "drop"), PAPER),
     ),
-    8,
-    (
-        "The published numbers of LDHGNN on ogbn-mag (.88 to .92) cannot be compared with anything: the code behind "
-        "them trained on labels of validation and test papers (its curriculum drew positions among the training rows "
-        "and used them in the whole batch). The best honest models reach about .58. They stand here only because the "
-        "table has them.",
-        "The curriculum here draws rows by how fast their loss falls, as LDHGNN's does, but within each class, and "
-        "has RpHGNN's rate of learning instead of its own.",
+    seeds=8,
+    notes=(
+        "The published numbers of LDHGNN on ogbn-mag (.88 to .92) cannot be compared with "
+        "anything: the code behind them trained on labels of validation and test papers (its "
+        "curriculum drew positions among the training rows and used them in the whole batch). "
+        "The best honest models reach about .58. They stand here only because the table has them.",
+        "The curriculum here draws rows by how fast their loss falls, as LDHGNN's does, but "
+        "within each class, and has RpHGNN's rate of learning instead of its own.",
     ),
 )
 ARXIV = Study(
-    "arxiv",
-    "ogbn-arxiv: 169,343 papers, official split (2019 and later scored)",
-    partial(official, "ogbn-arxiv"),
-    rows_of("Linear RevGAT", Linear(), ("plain", "genpmp")),
-    10,
-    (
+    name="arxiv",
+    title="ogbn-arxiv: 169,343 papers, official split (2019 and later scored)",
+    load=partial(official, "ogbn-arxiv"),
+    rows=rows_of("Linear RevGAT", Linear(), ("plain", "genpmp")),
+    seeds=10,
+    notes=(
         GIANT,
-        "Messages are row means with self-loops in both rows, where the authors' code sums without normalising "
-        "(python -m reproduction revgat-operator); no distillation.",
+        "Messages are row means with self-loops in both rows, where the authors' code sums "
+        "without normalising (python -m reproduction revgat-operator); no distillation.",
     ),
 )
 # Hops of 111 million nodes are kept on disk in half precision, 170 GB per row of the table, and
 # label hops in single precision, 150 GB per stage; in memory are those of labelled papers, about 10
 # GB.
 PAPERS100M = Study(
-    "papers100M",
-    "ogbn-papers100M: 111,059,956 papers, official split of the labelled ones (2019 scored)",
-    partial(official, "ogbn-papers100M"),
-    rows_of("GAMLP+RLU", Staged(), ("plain", "genpmp")),
-    3,
-    (
+    name="papers100M",
+    title="ogbn-papers100M: 111,059,956 papers, official split of the labelled ones (2019 scored)",
+    load=partial(official, "ogbn-papers100M"),
+    rows=rows_of("GAMLP+RLU", Staged(), ("plain", "genpmp")),
+    seeds=3,
+    notes=(
         GIANT,
-        "Label hops reach 2 steps, up to where the own label can be left out exactly, instead of 9; GenPMP's "
-        "denominator is the target's time, where the code released for this data set has the source's.",
+        "Label hops reach 2 steps, up to where the own label can be left out exactly, instead of "
+        "9; GenPMP's denominator is the target's time, where the code released for this data set "
+        "has the source's.",
     ),
 )
 SMALL_REVGAT = Linear(
@@ -166,15 +167,19 @@ SMALL_REVGAT = Linear(
     warm_up=0,
 )
 ARXIV_SVD = Study(
-    "arxiv-svd",
-    "ogbn-arxiv with 64 spectral features in place of OGB's; labels before 2019 known, 48,603 papers scored",
-    partial(real, "ogbn_arxiv"),
-    (
+    name="arxiv-svd",
+    title="ogbn-arxiv with 64 spectral features in place of OGB's; labels before 2019 known, "
+    "48,603 papers scored",
+    load=partial(real, "ogbn_arxiv"),
+    rows=(
         *rows_of("SIGN", Decoupled("sign", epochs=12), HETERO[:7]),
         *rows_of("Linear RevGAT", SMALL_REVGAT, ("plain", "genpmp")),
     ),
-    5,
-    ("Other features than OGB's: nothing here can be compared with the leaderboard or the paper.",),
+    seeds=5,
+    notes=(
+        "Other features than OGB's: nothing here can be compared with the leaderboard or the "
+        "paper.",
+    ),
 )
 
 
@@ -183,7 +188,7 @@ def four(
     squashed: Sequence[str] | None = None,
     stages: Sequence[str] | None = None,
 ) -> tuple[Row, ...]:
-    """SeHGNN alone and in stages, RpHGNN (whose methods are `squashed`) alone and with a curriculum."""
+    """SeHGNN alone and in stages, RpHGNN (methods `squashed`) alone and with a curriculum."""
     squashed = squashed or methods
     return (
         *rows_of("SeHGNN", Decoupled("sehgnn"), methods),
@@ -196,12 +201,13 @@ def four(
 
 
 AAN = Study(
-    "aan",
-    "AAN: 16,414 papers (2,060 labelled), 12,552 authors; labels before 2011 known, 429 papers from 2011 on scored",
-    partial(real, "aan"),
-    four(HETERO, PAPER, PAPER),
-    5,
-    ("429 papers are scored: one of them is .0023.",),
+    name="aan",
+    title="AAN: 16,414 papers (2,060 labelled), 12,552 authors; labels before 2011 known, "
+    "429 papers from 2011 on scored",
+    load=partial(real, "aan"),
+    rows=four(HETERO, PAPER, PAPER),
+    seeds=5,
+    notes=("429 papers are scored: one of them is .0023.",),
 )
 ENDS = (
     "plain",
@@ -214,22 +220,24 @@ ENDS = (
     "genpmp+center+ends",
 )
 ACL = Study(
-    "acl_hetero",
-    "ACL Anthology: 86,381 papers (31,841 labelled), 88,576 authors; labels before 2022 known",
-    partial(real, "acl_hetero"),
-    four(ENDS, ("plain", "pmp+jjnorm"), ("plain", "pmp+jjnorm+ends")),
-    5,
-    (
-        "The only relation is authorship, and authors have no time: weights on edges (MMP, PMP, GenPMP) change "
-        "nothing, so PMP equals plain exactly; only weights on the ends of paper-author-paper do.",
+    name="acl_hetero",
+    title="ACL Anthology: 86,381 papers (31,841 labelled), 88,576 authors; "
+    "labels before 2022 known",
+    load=partial(real, "acl_hetero"),
+    rows=four(ENDS, ("plain", "pmp+jjnorm"), ("plain", "pmp+jjnorm+ends")),
+    seeds=5,
+    notes=(
+        "The only relation is authorship, and authors have no time: weights on edges (MMP, PMP, "
+        "GenPMP) change nothing, so PMP equals plain exactly; only weights on the ends of "
+        "paper-author-paper do.",
     ),
 )
 HETERO_TSBM = Study(
-    "hetero-tsbm",
-    "heterogeneous TSBM: 4,000 papers, 10 labels, 10 times, decay 0.6; times 8 and 9 scored",
-    hetero_tsbm,
-    four(HETERO, PAPER, PAPER),
-    5,
+    name="hetero-tsbm",
+    title="heterogeneous TSBM: 4,000 papers, 10 labels, 10 times, decay 0.6; times 8 and 9 scored",
+    load=hetero_tsbm,
+    rows=four(HETERO, PAPER, PAPER),
+    seeds=5,
     fresh=True,
 )
 
@@ -246,7 +254,7 @@ def several_types(name: str, title: str, ends: bool) -> Study:
         (f"{note}: PMP weighs the ends of metapaths, which RpHGNN does not have.",) if ends else ()
     )
     rows = four(methods, ("plain", "pmp+jjnorm") if ends else methods)
-    return Study(name, title, partial(real, name), rows, 5, notes)
+    return Study(name=name, title=title, load=partial(real, name), rows=rows, seeds=5, notes=notes)
 
 
 ELIFE = several_types(

@@ -51,18 +51,34 @@ class Protocol:
 
 _PROTOCOLS = (
     Protocol(
-        "released", "as the published table was made", "released", "sym", True, True, 0.5, "uniform"
+        name="released",
+        about="as the published table was made",
+        graphs="released",
+        sgc_norm="sym",
+        self_loop=True,
+        sigmoid=True,
+        dropout=0.5,
+        gcn_noise="uniform",
     ),
-    Protocol("text", "as the paper describes it", "text", "mean", False, False, 0.0),
     Protocol(
-        "theory",
-        "graphs as released, aggregation as in the theory: row means, no self-loop, plain logits",
-        "released",
-        "mean",
-        False,
-        False,
-        0.0,
-        "uniform",
+        name="text",
+        about="as the paper describes it",
+        graphs="text",
+        sgc_norm="mean",
+        self_loop=False,
+        sigmoid=False,
+        dropout=0.0,
+    ),
+    Protocol(
+        name="theory",
+        about="graphs as released, aggregation as in the theory: "
+        "row means, no self-loop, plain logits",
+        graphs="released",
+        sgc_norm="mean",
+        self_loop=False,
+        sigmoid=False,
+        dropout=0.0,
+        gcn_noise="uniform",
     ),
 )
 PROTOCOLS: Mapping[str, Protocol] = {each.name: each for each in _PROTOCOLS}
@@ -129,7 +145,7 @@ COLUMNS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Column:
-    """A method: a weighting, alignments in order (of `nn.ALIGNMENTS`, or "pny-oracle"), or a label hop."""
+    """A method: a weighting, alignments (of `nn.ALIGNMENTS`, or "pny-oracle"), or a label hop."""
 
     name: str
 
@@ -162,7 +178,7 @@ def chosen(names: Sequence[str] | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A graph with all its labels, the block model behind it, and its number among the graphs of a row."""
+    """A graph with all its labels, its block model, and its number among the graphs of a row."""
 
     block_model: TSBM
     graph: ig.TemporalGraph
@@ -179,7 +195,7 @@ class Sample:
         return int((~self.view.targets()).sum())
 
     def accuracy(self, logits: Tensor) -> float:
-        """Share of the nodes to be predicted, the last ones, whose label is the most probable one."""
+        """Share of the nodes to predict, the last ones, whose label is the most probable."""
         return float((logits.argmax(1).numpy() == self.graph.y)[self.num_known :].mean())
 
 

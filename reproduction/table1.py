@@ -1,4 +1,4 @@
-"""Table 1's question: what does a chronological split cost, and does a model gain from being told the time?
+"""Table 1: what a chronological split costs, and whether a model gains from the time as an input.
 
 The paper compares two splits with different test nodes. Here both are scored on the *same* late
 nodes, half of those that have a label, and trained on equally many: "chronological" on nodes before
@@ -47,7 +47,7 @@ DATA = {
 
 @dataclass(frozen=True)
 class Model:
-    """What is trained; `most_rows` is the most nodes it is trained on, `num_nodes` those of a TSBM graph."""
+    """What is trained, on at most `most_rows` nodes; a TSBM graph has `num_nodes`."""
 
     name: str = "sign"
     hidden: int = 64
@@ -81,7 +81,17 @@ def run_seed(name: str, root: Path | None, seed: int, model: Model) -> list[Reco
                 split + (", time told" if with_time else ""),
                 clock.process_time() - start,
             )
-            records.append(Record("table1", MODELS[model.name], name, column, seed, score, seconds))
+            records.append(
+                Record(
+                    study="table1",
+                    section=MODELS[model.name],
+                    row=name,
+                    column=column,
+                    seed=seed,
+                    score=score,
+                    seconds=seconds,
+                )
+            )
     return records
 
 
@@ -94,7 +104,9 @@ def table1(
     model: Model | None = None,
     progress: Progress | None = None,
 ) -> Table:
-    """Runs the comparison; every seed has its own scored nodes, training nodes and weights (and graph, for "tsbm").
+    """Runs the comparison.
+
+    Every seed has its own scored nodes, training nodes and weights (and graph, for "tsbm").
 
     `names` are among `DATA` of the model. Real graphs that are not under `root` are skipped, and
     said to be.
@@ -126,20 +138,21 @@ def table1(
     ]
     paper = [f"{value:.4f}" for value in published.TABLE1.values()]
     return Table(
-        "table1",
-        "Table 1's question: what does a chronological split cost, and does telling the time help?",
-        f"{MODELS[model.name]}, {model.epochs} epochs, {seeds} seeds. Both splits train on equally many nodes and are "
-        f"scored on the same late nodes; chronological training sees earlier nodes only, random training nodes "
-        f"of any time.",
-        records,
-        CONTRASTS,
+        name="table1",
+        title="Table 1's question: what does a chronological split cost, "
+        "and does telling the time help?",
+        about=f"{MODELS[model.name]}, {model.epochs} epochs, {seeds} seeds. Both splits train on "
+        "equally many nodes and are scored on the same late nodes; chronological training sees "
+        "earlier nodes only, random training nodes of any time.",
+        records=records,
+        contrasts=CONTRASTS,
         notes=notes,
         extras=[ExtraTable("The paper: SeHGNN on ogbn-mag", list(published.TABLE1), [paper])],
     )
 
 
 def time_embedding(time: np.ndarray, size: int = EMBEDDED) -> np.ndarray:
-    """Sines and cosines of the time since the first one, wavelengths from 2π to 10,000·2π [N, size]."""
+    """Sines and cosines of the time since the first, of wavelengths 2π to 10,000·2π [N, size]."""
     since = (time - time.min()).astype(np.float64)
     angle = since[:, None] / 10_000 ** (np.arange(size // 2) * 2 / size)
     return np.hstack([np.sin(angle), np.cos(angle)]).astype(np.float32)
@@ -148,7 +161,7 @@ def time_embedding(time: np.ndarray, size: int = EMBEDDED) -> np.ndarray:
 def rows_of(
     graph: ig.TemporalGraph, cutoff: int, seed: int, most: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Rows to train on under either split, equally many, and the rows to score, which neither trains on."""
+    """Equally many rows to train on under either split, and other rows to score."""
     rng, labelled = np.random.default_rng(seed), np.flatnonzero(np.asarray(graph.y) >= 0)
     late = labelled[graph.time[labelled] >= cutoff]
     early = labelled[graph.time[labelled] < cutoff]

@@ -1,4 +1,7 @@
-"""Table 2: which correction helps on real graphs and on a heterogeneous block model; `studies` says what is run."""
+"""Table 2: which correction helps on real graphs and on a heterogeneous block model.
+
+`studies` lists what is run.
+"""
 
 import hashlib
 import time
@@ -19,7 +22,7 @@ from reproduction.runner import Progress, Task, work_off
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A graph without the labels to be predicted, the nodes to predict, and a judge who knows the answers."""
+    """A graph without the labels to predict, the nodes to predict, and a judge with the answers."""
 
     view: ig.TemporalGraph
     rows: np.ndarray
@@ -124,9 +127,24 @@ def run_row(study: Study, row: Row, seed: int, problem: Problem, place: Path) ->
     hits, seconds = problem.hits(outcome.predicted), time.process_time() - start
     shared = "" if study.fresh else packed(hits)
     return [
-        Record(study.name, row.model, "valid", row.method, seed, outcome.valid, 0.0),
         Record(
-            study.name, row.model, "test", row.method, seed, float(hits.mean()), seconds, shared
+            study=study.name,
+            section=row.model,
+            row="valid",
+            column=row.method,
+            seed=seed,
+            score=outcome.valid,
+            seconds=0.0,
+        ),
+        Record(
+            study=study.name,
+            section=row.model,
+            row="test",
+            column=row.method,
+            seed=seed,
+            score=float(hits.mean()),
+            seconds=seconds,
+            hits=shared,
         ),
     ]
 
@@ -159,7 +177,7 @@ def table2(
         tasks = []
         for row in study.rows:
             settings = {"study": study.name, "row": row, "seed": seed, "data": problem.identity()}
-            call = partial(run_row, study, row, seed, problem, out / "disk")
+            call = partial(run_row, study, row, seed, problem=problem, place=out / "disk")
             tasks.append(
                 Task(f"{study.name}, {row.model}, {row.method}, seed {seed}", settings, call)
             )
@@ -172,11 +190,19 @@ def table2(
         for k, row in enumerate(("valid", "test"))
     }
     about = (
-        f"{count} {'graphs' if study.fresh else 'seeds'}, {len(problem.rows):,} nodes scored. Epochs were chosen on "
-        f"the last labelled period (valid). Intervals are over {'graphs' if study.fresh else 'seeds and scored nodes'}."
+        f"{count} {'graphs' if study.fresh else 'seeds'}, {len(problem.rows):,} nodes scored. "
+        "Epochs were chosen on the last labelled period (valid). Intervals are over "
+        f"{'graphs' if study.fresh else 'seeds and scored nodes'}."
     )
     title = f"Table 2: {study.title}"
-    return Table(f"table2-{study.name}", title, about, records, published=paper, notes=study.notes)
+    return Table(
+        name=f"table2-{study.name}",
+        title=title,
+        about=about,
+        records=records,
+        published=paper,
+        notes=study.notes,
+    )
 
 
 def _picked(

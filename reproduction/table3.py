@@ -1,4 +1,4 @@
-"""Table 3: which correction helps on graphs of the temporal stochastic block model; and the figure over γ.
+"""Table 3: which correction helps on temporal stochastic block models; and the figure over γ.
 
 Every column is trained on the same graphs. The figure shows how the gains depend on how fast
 connections fade, from γ = .30 (a node hardly knows other times) to .85 (time hardly matters).
@@ -52,14 +52,22 @@ def run_graph(
             score = sample.accuracy(networks.logits(model, sample, Column(name), how, options))
             seconds = time.process_time() - start
             records.append(
-                Record(study, f"{model.upper()}, {protocol}", row.title, name, seed, score, seconds)
+                Record(
+                    study=study,
+                    section=f"{model.upper()}, {protocol}",
+                    row=row.title,
+                    column=name,
+                    seed=seed,
+                    score=score,
+                    seconds=seconds,
+                )
             )
     return records
 
 
 @dataclass(frozen=True)
 class SyntheticStudy:
-    """Rows (see `table3_rows`, `gamma_rows`) and columns (None for all), and how many graphs per row."""
+    """Rows (see `table3_rows`, `gamma_rows`), columns (None for all), and graphs per row."""
 
     name: str
     graphs: int
@@ -114,8 +122,10 @@ class SyntheticStudy:
         }
         how = "; ".join(f"{name}: {PROTOCOLS[name].about}" for name in self.protocols)
         about = (
-            f"{self.graphs} graphs of {self.options.num_nodes} nodes per row, {self.options.epochs} epochs; trained on "
-            f'times 0-7, scored on times 8 and 9 ({how}). "Oracle" columns are told true labels and probabilities.'
+            f"{self.graphs} graphs of {self.options.num_nodes} nodes per row, "
+            f"{self.options.epochs} epochs; trained on "
+            f'times 0-7, scored on times 8 and 9 ({how}). "Oracle" columns are told true labels '
+            f"and probabilities."
         )
         extras = [
             time_table(section, records)
@@ -124,7 +134,16 @@ class SyntheticStudy:
         notes = (published.ABOUT_TABLE3,) if paper else ()
         title = "Accuracy on graphs of the temporal stochastic block model"
         return Table(
-            self.name, title, about, records, CONTRASTS, COLUMNS, paper, True, notes, extras
+            name=self.name,
+            title=title,
+            about=about,
+            records=records,
+            contrasts=CONTRASTS,
+            titles=COLUMNS,
+            published=paper,
+            judged=True,
+            notes=notes,
+            extras=extras,
         )
 
 

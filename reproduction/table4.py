@@ -1,4 +1,6 @@
-"""Table 4: how the cost of every method grows with nodes, edges, columns and communities, beside the paper's formulas.
+"""Table 4: how the cost of every method grows, compared with the paper's formulas.
+
+It grows with nodes, edges, columns and communities.
 
 One size is doubled at a time, the others stay at `BASE`. A slope is that of log(time) over
 log(size), by least squares: 1 for what grows in proportion, 0 for what does not grow. The formula's
@@ -74,7 +76,7 @@ FORMULAS: Mapping[str, tuple[str, Formula]] = {
         lambda s: s.columns**2 * (s.communities * s.columns + s.communities**2 + s.nodes),
     ),
 }
-"""By what is timed: the paper's formula for one layer (K = 1, N_c = |Y||T|), in words and as a function.
+"""The paper's formula for one layer (K = 1, N_c = |Y||T|), in words and as a function.
 
 PNY's row of the table is split: the connectivity is estimated once (the appendix gives its cost),
 the maps are made in every layer. Its term |E|f is the message itself.
@@ -126,7 +128,7 @@ def calls_of(size: Size, seed: int = 0) -> dict[str, Callable[[], Any]]:
 def medians(
     calls: Mapping[str, Callable[[], Any]], rounds: int, clock: Clock = time.process_time
 ) -> dict[str, float]:
-    """The median time of every call over rounds in which they take turns, after one that warms up."""
+    """The median time of every call over rounds in which they take turns, after a warm-up."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
         for name, call in calls.items():
@@ -169,7 +171,10 @@ def measured(
 
 
 def report(curves: Curves, axes: Sequence[Axis] = AXES) -> Report:
-    """A row per method: its formula, milliseconds at the base, and along each axis the slope beside the formula's."""
+    """A row per method: formula, milliseconds at the base, and the slope along each axis.
+
+    Next to each slope is that of the formula.
+    """
     rows = []
     for name, (words, formula) in FORMULAS.items():
         row: dict[str, Any] = {"": name, "paper": f"O({words})"}
@@ -186,8 +191,9 @@ def report(curves: Curves, axes: Sequence[Axis] = AXES) -> Report:
                 )
         rows.append(row)
     title = (
-        f"Slopes in log-log, in brackets the formula's over the same sizes; around N = {BASE.nodes:,}, |E| = "
-        f"{BASE.edges:,}, f = {BASE.columns}, |Y||T| = {BASE.communities}, one thread, one layer."
+        "Slopes in log-log, in brackets the formula's over the same sizes; around N = "
+        f"{BASE.nodes:,}, |E| = {BASE.edges:,}, f = {BASE.columns}, |Y||T| = {BASE.communities}, "
+        "one thread, one layer."
     )
     return Report(title, rows)
 

@@ -6,7 +6,6 @@ import os
 # imported.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
-import numba
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -14,8 +13,7 @@ from hypothesis import HealthCheck, settings
 import reproduction.competing  # noqa: F401 - the parts and models of studies obey the same laws
 from libraries import Library
 
-numba.set_num_threads(1)
-# tests run side by side, and threads that wait for each other burn both cores
+# Tests run side by side, and threads that wait for each other burn both cores.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 

@@ -16,7 +16,7 @@ def message_matrix(
     self_loop=False,
     undirected=False,
 ):
-    """normalise(Ω[t_v, t_u]·a_vu) as a dense matrix [targets, sources], one edge after the other."""
+    """normalise(Ω[t_v, t_u]·a_vu) as a dense matrix [targets, sources], edge by edge."""
     edges = list(
         zip(source, target, np.ones(len(source)) if weight is None else weight, strict=True)
     )

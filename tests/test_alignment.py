@@ -672,7 +672,8 @@ def refused_pny(
         ),
         (
             lambda: alignment.refuse_unless_fits(349, 10, 512),
-            r"PNY needs 349·10 covariances of 512x512, 6.8 GiB, more than its limit of 2 GiB; use jjnorm",
+            r"PNY needs 349·10 covariances of 512x512, 6.8 GiB, more than its limit of 2 GiB; use "
+            r"jjnorm",
         ),
     ],
 )

@@ -74,7 +74,10 @@ def test_a_trainer_without_leaks_passes(graph):
     )
     assert not outcome.leaked
     assert (outcome.changed, outcome.control, outcome.p) == (0, 0, 1)
-    expected = "p = 1; 8 permutations of the target labels, each run twice: 0.0% of 39 predictions change between permutations"
+    expected = (
+        "p = 1; 8 permutations of the target labels, each run twice: 0.0% of 39 predictions "
+        "change between permutations"
+    )
     assert str(outcome).startswith(
         f"No leak found ({expected}, 0.0% between identical runs). A leak of "
     )
@@ -83,7 +86,7 @@ def test_a_trainer_without_leaks_passes(graph):
 
 def test_a_loss_indexed_into_the_wrong_rows_is_caught(graph):
     def leaky(g):
-        """Positions drawn among the training rows are used to index the whole graph, targets first."""
+        """Positions among the training rows index the whole graph, targets first."""
         order = np.argsort(-g.time, kind="stable")
         positions = np.arange((g.time < CUTOFF).sum())[::2]
         return trained(g, order[positions])

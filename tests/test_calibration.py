@@ -16,7 +16,6 @@ from impact_gnn.estimators.calibration import (
     calibration_error,
     fit_calibration,
     reliability,
-    shifted,
     tempered,
 )
 
@@ -40,23 +39,6 @@ def test_temperature_is_recovered_and_errors_vanish():
     probability, truth = drawn(rng, sharpness=2.5)
     assert calibration_error(probability, truth) > 0.08
     assert calibration_error(fitted.apply(probability, np.ones(4) / 4), truth) < 0.03
-
-
-def test_new_class_proportions_are_estimated_without_labels():
-    rng = np.random.default_rng(1)
-    probability, truth = drawn(rng, share=[0.6, 0.3, 0.08, 0.02])
-    better = shifted(probability, np.ones(4) / 4)
-    assert (better.argmax(1) == truth).mean() > (probability.argmax(1) == truth).mean() + 0.02
-    assert better.mean(0) == pytest.approx([0.6, 0.3, 0.08, 0.02], abs=0.03)
-    folds = [OutOfFold(*drawn(rng, share=[0.6, 0.3, 0.08, 0.02]), np.ones(4) / 4) for _ in range(2)]
-    assert fit_calibration(folds).shift > 0
-    same = [OutOfFold(*drawn(rng), np.ones(4) / 4) for _ in range(2)]
-    assert np.allclose(shifted(same[0].probability, same[0].prior), same[0].probability, atol=0.1)
-    one_of_two = [
-        folds[0],
-        OutOfFold(same[0].probability, same[0].truth, np.array([0.01, 0.33, 0.33, 0.33])),
-    ]
-    assert fit_calibration(one_of_two).shift == 0
 
 
 def test_sets_cover_what_they_promise():
@@ -141,7 +123,7 @@ def test_refusals_of_damaged_models(graph, tmp_path):
 
 
 def drifting_fold(rng, share, prior, forecast, rows=2000):
-    """Predictions that are right for the proportions `prior`, of rows in which class 1 has `share`."""
+    """Predictions for the proportions `prior`, of rows in which class 1 has `share`."""
     truth = (rng.random(rows) < share).astype(int)
     score = rng.normal(truth, 2.0)  # weak evidence
     odds = np.exp((score - 0.5) / 4) * prior / (1 - prior)

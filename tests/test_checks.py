@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import impact_gnn as ig
 from impact_gnn import checks
 from impact_gnn.checks import InputError
 
@@ -82,7 +83,8 @@ def test_a_memory_map_is_not_copied(tmp_path):
         ),
         (
             [2**63],
-            r"time contains 9223372036854775808, which does not fit into a 64-bit integer; use smaller",
+            r"time contains 9223372036854775808, which does not fit into a 64-bit integer; use "
+            r"smaller",
         ),
         (
             [2.0**63],
@@ -154,7 +156,10 @@ def test_bad_features_are_located(size):
     x = np.ones((size, 3), np.float16)  # the larger one is looked at in three blocks
     x[4, 2] = x[size - 3, 2] = np.nan
     x[size - 2, 0] = np.inf
-    sentence = r"x contains 3 NaN or infinite values \(column 2 has 2 of them, the first in row 4\); fill or drop them"
+    sentence = (
+        r"x contains 3 NaN or infinite values \(column 2 has 2 of them, the first in row "
+        r"4\); fill or drop them"
+    )
     with pytest.raises(InputError, match=sentence):
         checks.features("x", x, size)
 
@@ -243,7 +248,8 @@ def test_node_times_refuse(value, sentence):
         ),
         (
             [[0, 1, 5], [0, 1, 2]],
-            r"edges refers to a missing node: edge 2 has source 5, but there are 3 such nodes \(0 to 2\); remove",
+            r"edges refers to a missing node: edge 2 has source 5, but there are 3 such nodes \(0 "
+            r"to 2\); remove",
         ),
         (
             [[0, 1, 0], [0, -1, -2]],
@@ -334,3 +340,15 @@ def test_refusals_are_one_sentence():
         checks.array("x", [[1, 2], [3]])
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
+
+
+def test_a_misspelt_option_is_refused_with_those_there_are(tmp_path):
+    graph = ig.tsbm(num_nodes=60, num_times=4, num_labels=2, seed=0)
+    with pytest.raises(
+        ig.InputError, match=r"run has no option 'metrics'; choose among .*'metric'"
+    ):
+        ig.run(graph, tmp_path / "out", metrics="auroc")
+    assert not (tmp_path / "out").exists()
+    nodes = {"id": [1, 2], "time": [1, 2]}
+    with pytest.raises(ig.InputError, match=r"from_tables has no option 'labels'; .*'label'"):
+        ig.from_tables(nodes, {"source": [1], "target": [2]}, labels="topic")

@@ -71,7 +71,7 @@ def watched(view, training, split=None):
 @pytest.mark.parametrize("refit", [False, True])
 @pytest.mark.parametrize("batch_size", [None, 16])
 def test_no_target_label_reaches_a_gradient(graph, view, refit, batch_size):
-    """True labels of targets, scrambled and even handed over unmasked, change no bit of any weight."""
+    """True labels of targets, scrambled or even unmasked, change no bit of any weight."""
     training = replace(CPU, refit=refit, batch_size=batch_size)
     other = ig.audit.scrambled(graph, CUTOFF)
     results = [

@@ -51,7 +51,7 @@ def predictions(where, threads):
         done = CliRunner().invoke(app, arguments)
         assert done.exit_code == 0, done.output
     else:
-        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         counts = dict.fromkeys(names, str(threads))
         done = subprocess.run(
             [sys.executable, "-m", "impact_gnn", *arguments],

@@ -14,14 +14,22 @@ from impact_gnn.backtesting import Advice, advise
 from impact_gnn.backtesting.candidates import THROUGH
 from impact_gnn.checks import InputError
 from impact_gnn.data.tsbm import tsbm
-from impact_gnn.diagnostics import AssumptionStatus, Diagnosis, diagnose
+from impact_gnn.diagnostics import (
+    AssumptionStatus,
+    Diagnosis,
+    connectivity_models,
+    diagnose,
+    entity_paths,
+)
 from impact_gnn.diagnostics import view as views
 from impact_gnn.diagnostics.assumption import NOT_TESTABLE, judge, listed
 from impact_gnn.diagnostics.connectivity_models import MODELS, Layout, PairCounts, Share, fit_models
 from impact_gnn.diagnostics.feature_drift import Cells, feature_drift
 from impact_gnn.diagnostics.label_mix import label_mix
+from impact_gnn.diagnostics.message_shift import message_shift
 from impact_gnn.diagnostics.view import View
 from impact_gnn.graph import TemporalGraph
+from impact_gnn.propagation.metapaths import metapath_hops, path_name
 
 CUTOFF = 8
 
@@ -473,18 +481,182 @@ def test_own_relations_of_a_hetero_graph_are_used(graph, diagnosis):
     assert any("Ignored relations: author-writes-paper" in note for note in result.notes)
 
 
-def test_without_own_relations_connectivity_is_not_testable(graph):
+def test_without_own_relations_paths_through_entities_are_used(graph):
     mixed = hetero(graph, own=False)
     result = diagnose(mixed, CUTOFF)
-    assert statuses(result) == ["holds", "holds", "not testable", "not testable"]
-    assert list(result.shift.methods) == ["plain", "center", "standardize", "jjnorm"]
-    assert "author" in result.shift.path
+    # authors are drawn at random
+    assert statuses(result) == ["holds"] * 4
+    assert "Connections along paper - author - paper hardly depend" in result.separability.sentence
+    assert "along paper - author - paper" in result.decay.sentence
+    assert result.notes[0].startswith("No relation joins 'paper' nodes with each other; ")
+    assert not result.other_paths
+    assert list(result.shift.methods)[:4] == ["plain", "mmp", "pmp", "genpmp"]
+    assert result.shift.path == "messages along paper - author - paper"
     methods = ranked(result, mixed)
     assert "center+labels" in methods
     # weights by edge would change nothing
     assert {method for method in methods if "mp" in method} == set(THROUGH)
     assert "snapshot" in methods  # papers of one author come and go
     assert not any("ends" in method for method in ranked(result, graph))
+
+
+def events(num_rows=300, *, num_users=40, weighted=True, seed=0):
+    """Rows with a user and two shops in roles, who are active for a while; some have no label."""
+    rng = np.random.default_rng(seed)
+    time = np.sort(rng.integers(0, 10, num_rows))
+    rows = np.arange(num_rows)
+    user = (time * num_users // 14 + rng.integers(0, num_users // 3, num_rows)) % num_users
+    buys = {"edge_index": np.stack([user, rows])}
+    if weighted:
+        buys["weight"] = rng.uniform(0.5, 2, num_rows)
+    # a row may have several sellers, or none, or one twice
+    sells = np.stack([rng.integers(0, 20, num_rows), rng.integers(0, num_rows, num_rows)])
+    sells = np.concatenate([sells, sells[:, :30]], axis=1)
+    returns = np.stack([rng.integers(0, 20, 100), rng.integers(0, num_rows, 100)])
+    y = np.where(rng.random(num_rows) < 0.2, -1, rng.integers(0, 4, num_rows))
+    return TemporalGraph.hetero(
+        nodes={
+            "row": {"x": rng.normal(size=(num_rows, 3)), "y": y, "time": time},
+            "user": {"num_nodes": num_users},
+            "shop": {"num_nodes": 20},
+            "day": {"num_nodes": 10},
+        },
+        edges={
+            ("user", "buys", "row"): buys,
+            ("shop", "sells", "row"): sells,
+            ("shop", "returns", "row"): returns,
+            ("day", "of", "row"): np.stack([time, rows]),
+        },
+        target="row",
+        num_labels=4,
+    )
+
+
+def looped_counts(graph, path, strongest):
+    """Weights of neighbours along a path by loops over all pairs of its edges."""
+    relations = graph.undirected().relations
+    counts = np.zeros((4, 4, 8, 8))
+    steps = []
+    for relation in (relations[triple] for triple in path.triples):
+        weight = np.ones(relation.num_edges)
+        if relation.weight is not None:
+            weight = relation.weight
+        total = np.bincount(relation.edge_index[1], weight)
+        share = weight / total[relation.edge_index[1]]
+        steps.append(list(zip(*relation.edge_index, share, strict=True)))
+    for source, entity, first in steps[0]:
+        for same_entity, target, second in steps[1]:
+            own, other = graph.label[target], graph.label[source]
+            if entity != same_entity or source == target or own < 0:
+                continue
+            if graph.time[source] >= CUTOFF:
+                continue
+            group = {own: 0, strongest[own]: 1, -1: 3}.get(other, 2)
+            counts[own, group, graph.time[target], graph.time[source]] += first * second
+    return counts
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_counts_along_paths_equal_a_loop_over_pairs(weighted):
+    masked = events(weighted=weighted).masked(CUTOFF)
+    view = View.of(masked)
+    names = [path.name for path in view.paths]
+    assert "row - user - row" in names
+    assert "row - sells - shop - returns - row" in names
+    for path in view.paths:
+        pairs = PairCounts.of(view, path)
+        counts = looped_counts(masked, path, pairs.strongest)
+        expected = connectivity_models._distribute_unknown(counts, 4, 8)
+        np.testing.assert_allclose(pairs.counts, expected, atol=1e-12)
+        # cells that only a node itself is in are exactly empty
+        np.testing.assert_array_equal(pairs.counts > 0, expected > 0)
+
+
+def test_pairs_of_a_large_entity_are_not_listed():
+    """Half a billion pairs of one entity, and a node has a weight of 1 less its own."""
+    size = 30_000
+    graph = TemporalGraph.hetero(
+        nodes={
+            "row": {"y": np.arange(size) % 2, "time": np.arange(size) * 10 // size},
+            "user": {"num_nodes": 1},
+        },
+        edges={("user", "buys", "row"): np.stack([np.zeros(size, int), np.arange(size)])},
+        target="row",
+    )
+    view = View.of(graph.masked(CUTOFF))
+    counts = PairCounts.of(view, view.paths[0]).counts
+    labelled = size * 8 // 10
+    assert counts.sum() == pytest.approx(labelled * (labelled - 1) / size)
+
+
+def test_labels_hidden_by_the_cutoff_do_not_change_paths():
+    graph = events()
+    y = np.where(graph.time >= CUTOFF, np.random.default_rng(1).integers(0, 4, 300), graph.y)
+    scrambled = graph.with_parts(
+        {**graph.nodes, "row": replace(graph.nodes["row"], y=y)}, graph.relations
+    )
+    first, other = (diagnose(one, CUTOFF) for one in (graph, scrambled))
+    assert first == other
+    assert advise(first, graph) == advise(other, scrambled)
+
+
+def test_paths_are_compared_and_those_within_a_period_left_out():
+    result = diagnose(events(3000, num_users=300), CUTOFF)
+    assert result.separability.path == "row - user - row"
+    assert result.separability.num_entities > 100
+    assert len(result.other_paths) == 4
+    assert "Labelled pairs along row - day - row lie in one period each." in result.notes
+    assert "row - sells - shop - sells - row" in str(result)
+    dated = events(num_users=300)
+    relation = ("day", "of", "row")
+    days = diagnose(dated.with_parts(dated.nodes, {relation: dated.relations[relation]}), CUTOFF)
+    assert statuses(days)[2:] == ["not testable"] * 2
+    assert days.notes[-1] == "Labelled pairs along row - day - row lie in one period each."
+    assert days.shift.path == "messages along row - day - row"
+
+
+def test_paths_with_many_states_are_sampled(monkeypatch):
+    graph = events(3000, num_users=300)
+    monkeypatch.setattr(entity_paths, "MAX_PRODUCTS", 10_000)
+    result = diagnose(graph, CUTOFF)
+    assert any("Along row - user - row, a random" in note for note in result.notes)
+    assert diagnose(graph, CUTOFF) == result
+
+
+def test_decay_through_entities_is_recovered():
+    """Entities live for two periods: pairs are of the same period or of neighbouring ones."""
+    graph = events(4000, num_users=2000, weighted=False)
+    time = graph.time
+    rows = np.arange(4000)
+    user = 200 * (time - rows % 2) + 200 + rows // 2 % 100
+    nodes = {"row": graph.nodes["row"], "user": replace(graph.nodes["user"], num_nodes=2400)}
+    relation = replace(graph.relations["user", "buys", "row"], edge_index=np.stack([user, rows]))
+    result = diagnose(graph.with_parts(nodes, {("user", "buys", "row"): relation}), CUTOFF)
+    assert statuses(result)[2:] == ["holds"] * 2
+    # Rows by user and period; pairs by period weigh 1 / rows of the user.
+    count = np.zeros((2400, 10))
+    np.add.at(count, (user, time), 1)
+    weighted = count / np.maximum(count.sum(1, keepdims=True), 1)
+    pairs = (weighted.T @ count - np.diag(weighted.sum(0)))[:CUTOFF, :CUTOFF]
+    ratio = np.diag(pairs, 1).mean() / np.diag(pairs).mean()
+    assert result.decay.h[0] == 1
+    assert result.decay.h[1] == pytest.approx(ratio, rel=0.1)
+    assert max(result.decay.h[2:]) == 0
+
+
+def test_messages_along_a_path_are_those_of_the_metapath():
+    graph = events(2000, num_users=200).masked(CUTOFF)
+    view = View.of(graph)
+    shift = message_shift(view)
+    path = path_name(view.paths[0].triples)
+    both = graph.undirected()
+    for name in ("plain", "pmp"):
+        hop = metapath_hops(both, weighting=name, metapath_weighting="ends")[path]
+        late = hop[graph.targets()]
+        unit = np.sqrt(late.var(0).mean())
+        early = hop[(graph.label >= 0) & (graph.time == 2)]
+        distance = np.linalg.norm(early.mean(0) - late.mean(0)) / unit / np.sqrt(3)
+        assert shift.methods[name].mean[2] == pytest.approx(distance, rel=1e-3)
 
 
 # -- advice
@@ -556,7 +728,7 @@ def test_the_choice_is_explained(diagnosis, graph):
 def test_without_edges_features_lead(graph):
     bare = rebuilt(graph, edge_index=np.zeros((2, 0), int))
     methods = ranked(diagnose(bare, CUTOFF), bare)
-    assert set(methods) == {"plain", "features", "recency", "recency-fast"}
+    assert set(methods) == {"plain", "features", "recency", "recency-fast", "window"}
     assert methods[0] == "features"
 
 

@@ -207,7 +207,7 @@ def test_other_inputs_do_not_meet_the_wrong_files(place):
 
 
 def test_other_edge_times_do_not_meet_the_wrong_files(place):
-    """Edges that are the same but for their times share their sorted files, not the times in them."""
+    """Edges that differ in times only share their sorted files, not the times in them."""
     ends, disk = np.array([[0, 1, 1], [1, 0, 2]]), Disk(place / "work")
     for came in ([3, 2, 1], [1, 3, 3], None):
         graph = TemporalGraph(time=[0, 1, 1], edge_index=ends, edge_time=came)

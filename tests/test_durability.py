@@ -43,9 +43,7 @@ def graph():
 def test_killed_before_any_change_of_a_file_nothing_is_lost(tmp_path):
     every = os.environ.get("IMPACT_KILLS") == "all"
     cases = [f"{name}:{0 if every else sample}" for name, sample in KILLS.items()]
-    # GNU's OpenMP ends a process that was forked from one that has used it; numba's own threads do
-    # not mind.
-    environment = os.environ | {"NUMBA_THREADING_LAYER": "workqueue", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     script = Path(__file__).parent / "killed_run.py"
     done = subprocess.run(
         [sys.executable, script, tmp_path, *cases],
@@ -371,7 +369,7 @@ def test_a_directory_has_one_writer(graph, tmp_path):
     ]
     for words in commands:
         with (
-            _files.alone(tmp_path / "out"),
+            _files.exclusive_scratch(tmp_path / "out"),
             _files.temporary_place(tmp_path / "out", directory=True),
         ):
             done = here(*words)

@@ -240,7 +240,10 @@ def test_an_encoder_comes_back_from_disk_and_finds_columns_by_name():
     assert np.array_equal(back.encode(other), encoded.x)
     with pytest.raises(
         InputError,
-        match="the feature columns text are missing, but the model needs them; the columns are number, ",
+        match=(
+            "the feature columns text are missing, but the model needs them; the columns are "
+            "number, "
+        ),
     ):
         back.encode(
             Columns(table.drop_columns(["text"]), {k: v for k, v in KINDS.items() if k != "text"})

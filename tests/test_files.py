@@ -286,7 +286,7 @@ def test_the_manifest_is_compared_with_the_files(tmp_path):
     manifest = tmp_path / "g" / "manifest.json"
     content = json.loads(manifest.read_text())["content"]
     manifest.write_text(json.dumps(content | {"version": 99}))
-    with pytest.raises(InputError, match="format version 99, but this release reads 4, 1, 2, 3"):
+    with pytest.raises(InputError, match="format version 99, but this release reads 4;"):
         ig.load(tmp_path / "g")
     outside = {"../x.npy": next(iter(content["arrays"].values()))}
     manifest.write_text(json.dumps(content | {"arrays": outside}))

@@ -16,7 +16,8 @@ from impact_gnn.checks import InputError
 ROWS, EACH = 30, 150
 
 NODES = "id,time,label,a,b,c,d\n" + "".join(
-    f"n{i},20{10 + i % 8}-0{1 + i % 9}-1{i % 10},{['x', 'y', ''][i % 3]},{i / 7},{i % 4},w{i % 3} of it,{i % 2 == 0}\n"
+    f"n{i},20{10 + i % 8}-0{1 + i % 9}-1{i % 10},{['x', 'y', ''][i % 3]},{i / 7},{i % 4},w{i % 3} "
+    f"of it,{i % 2 == 0}\n"
     for i in range(ROWS)
 )
 EDGES = "source,target,weight,time\n" + "".join(

@@ -164,6 +164,7 @@ PARTS = {
         "pmp+ends+labels",
         "genpmp+center+smooth",
         "snapshot+recency+degrees+history",
+        "window+labels",
         "stamp+labels+kmm",
         "bbse+gsmp",
     ],

@@ -145,9 +145,9 @@ def test_a_rerun_continues_and_the_page_says_why_a_cell_is_empty(tmp_path, monke
     np.savez(tmp_path / "data" / "other" / "table.npz", x=np.ones(3))
     calls = []
 
-    def here(*arguments):
+    def here(*arguments, **options):
         calls.append(arguments)
-        return leaderboard.cell(*arguments)
+        return leaderboard.cell(*arguments, **options)
 
     monkeypatch.setattr(leaderboard, "apart", here)
     monkeypatch.setitem(rivals.RIVALS, "large", no_memory)
@@ -204,7 +204,8 @@ def test_the_page_compares_ours_with_every_rival():
         "| ours-quick | 1.00 |  |  | 2 |",
         "| weaker | 3.00 | **+1.0000** | [+1.0000, +1.0000] | 2 |",
         "| h | ours-quick | a | +0.0000 |",
-        "| g | ours-quick | 1.000 | 0.000 | 1.000 | 2.000 | 0.900 [0.880, 0.920] | 2 | 100 |",
+        "| g | ours-quick | 1.000 | 0.000 | 1.000 | 0.000 | 1.000 | 2.000 | "
+        "0.900 [0.880, 0.920] | 2 | 100 |",
     ):
         assert line in page
 
@@ -306,7 +307,7 @@ def test_ours_alone_is_run_without_any_rival(tmp_path, monkeypatch):
         seconds=1.0,
     )
     monkeypatch.setattr(
-        leaderboard, "apart", lambda *arguments: asked.append(arguments[2]) or [record]
+        leaderboard, "apart", lambda *arguments, **_: asked.append(arguments[2]) or [record]
     )
     leaderboard.leaderboard(tmp_path / "out", root=tmp_path / "data", rivals=[], efforts=["quick"])
     assert asked == ["ours-quick"]

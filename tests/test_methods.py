@@ -153,3 +153,13 @@ def test_methods_are_sets_of_parts_in_one_order():
     assert method.weighting == "pmp"
     assert "labels" in method
     assert str(Method.parse("snapshot+lags").without("snapshot")) == "plain"
+
+
+def test_window_trains_on_the_newest_third_of_the_labels():
+    """Whole periods count, and unknown labels do not move the border."""
+    time = np.array([1, 1, 1, 2, 2, 2, 3, 3, 3, 4])
+    label = np.array([0, 1, 0, 1, 0, 1, 0, 1, 0, -1])
+    assert (
+        methods.get("window").label_weight(time, label, None).tolist()
+        == [0] * 3 + [0] * 3 + [1] * 4
+    )

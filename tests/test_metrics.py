@@ -362,7 +362,8 @@ def test_the_report_names_the_metric(runs):
     [
         (
             "macro-f1",
-            "labels. Gain over the baseline: +2.0 points of macro-F1 (95% CI +1.0 to +3.0, 2 folds).",
+            "labels. Gain over the baseline: +2.0 points of macro-F1 (95% CI +1.0 to +3.0, 2 "
+            "folds).",
         ),
         (
             "log-loss",

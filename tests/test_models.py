@@ -131,10 +131,10 @@ def test_every_parameter_learns(name):
 @pytest.mark.parametrize("layers", [1, 2, 5])
 def test_residual_mlp_is_its_formula(layers):
     torch.manual_seed(0)
-    model, x = ResidualMLP(4, 6, 3, layers, alpha=0.3).eval(), torch.randn(9, 4)
+    model, x = ResidualMLP(4, 6, 3, layers).eval(), torch.randn(9, 4)
     hidden = first = model.first(x)
     for (linear, norm), (prelu, _) in zip(model.middle, model.after, strict=True):
-        hidden = prelu(norm((0.7 * hidden + 0.3 * first) @ linear.weight.T + linear.bias) + hidden)
+        hidden = prelu(norm((0.5 * hidden + 0.5 * first) @ linear.weight.T + linear.bias) + hidden)
     assert len(model.middle) == max(layers - 2, 0)
     torch.testing.assert_close(model(x), model.last(hidden))
 

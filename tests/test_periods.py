@@ -284,3 +284,38 @@ def test_days_of_events_become_calendar_periods(years, cutoff, units):
     values = (np.datetime64("2020-01-01") + day).astype("M8[us]")
     periods, _ = choose(values, np.ones(len(values), bool), "auto", cutoff)
     assert periods.unit in units
+
+
+@pytest.mark.parametrize(
+    ("days", "unit", "size"), [(91, "week", 14), (3 * 365, "quarter", 14), (30 * 365, "year", 32)]
+)
+@pytest.mark.parametrize("has_cutoff", [True, False])
+def test_a_cutoff_within_a_calendar_period_splits_only_that_period(days, unit, size, has_cutoff):
+    """Exact timestamps over 3 months, 3 years and 30 years, labels of the first four fifths."""
+    moments = np.sort(np.random.default_rng(0).random(3000)) * days * 86_400_000_000
+    values = np.datetime64("1994-03-07", "us") + moments.astype("m8[us]")
+    border = values[2400]
+    cutoff = {True: str(border), False: None}[has_cutoff]
+    periods, sentence = choose(values, values < border, "auto", cutoff)
+    assert "one begins where labels end" in sentence
+    time = periods.of(values)
+    assert len(np.unique(time)) == size
+    starts = [periods.start(period) for period in np.unique(time)]
+    assert border in starts
+    assert periods.cutoff(border) == time[2400] == time[2399] + 1
+    assert periods.name(0) in ("1994-03-07..", "1994-01-01..")
+    # all but the border are first moments of calendar periods
+    calendar = Periods(unit)
+    for start in starts:
+        period = int(calendar.of(np.array([start]))[0])
+        assert start in (border, calendar.start(period))
+    # the last period goes on to its calendar end
+    last = calendar.start(int(calendar.of(values[-1:])[0]) + 1) - np.timedelta64(1, "us")
+    assert periods.of(np.array([last]))[0] == time[-1]
+
+
+def test_a_thin_rest_before_the_cutoff_joins_the_period_before():
+    values = np.datetime64("2000-01-01", "us") + np.arange(3650) * np.timedelta64(1, "D")
+    periods, _ = choose(values, None, "auto", "2008-01-06")
+    names = [periods.name(period) for period in np.unique(periods.of(values))]
+    assert names[6:10] == ["2006-01-01..", "2007-01-01..", "2008-01-06..", "2009-01-01.."]

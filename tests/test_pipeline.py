@@ -26,6 +26,7 @@ METHODS = [
     "snapshot+labels",
     "snapshot+lags+labels",
     "recency",
+    "window",
     "jjnorm-joint",
     "curriculum+drop",
     "labels+stages",
@@ -171,7 +172,10 @@ def test_unknown_classes_count_as_wrong_with_a_warning(graph, names):
     is_known = ~np.isin(rows, new)
     right = (p.predict(other) == y[rows])[is_known].sum() / len(rows)
     called = str(count) if names is None else r"\?"
-    sentence = rf"{len(new)} of {len(rows)} target nodes are in classes without labels in training \({called}\); they count"
+    sentence = (
+        rf"{len(new)} of {len(rows)} target nodes are in classes without labels in "
+        rf"training \({called}\); they count"
+    )
     with pytest.warns(UserWarning, match=sentence):
         assert p.score(other) == pytest.approx(right)
     first = 0 if names is None else 1

@@ -322,16 +322,6 @@ def test_hops_of_few_rows_are_rows_of_all_hops(seed, norm, self_loop, hops):
             {"target_period": np.full(8, 4)},
             "target_period is 4 at node 0, but the table has 4 such periods",
         ),
-        (
-            {"csr": CSR(np.array([0, 1]), np.array([7]), None, 5)},
-            "csr.indices range from 7 to 7 for 5 sources",
-        ),
-        (
-            {"csr": CSR(np.array([0, 2]), np.array([1]), None, 5)},
-            "must increase from 0 to the number of edges",
-        ),
-        ({"csr": CSR(np.array([0, 1]), np.array([1.0]), None, 5)}, "pass int64 row borders"),
-        ({"csr": CSR(np.array([0, 1]), np.array([1]), -np.ones(1), 5)}, "csr.weight is negative"),
     ],
 )
 def test_operator_refuses(change, message):

@@ -1,4 +1,6 @@
-"""The report: one file that loads nothing, says what the run found out, and can be drawn from the summary on disk."""
+"""The report: one file that loads nothing, says what the run found out, and can be drawn from the
+summary on disk.
+"""
 
 import base64
 import hashlib
@@ -49,7 +51,7 @@ BASELINE_ONLY = EnsembleSpec.single(PLAIN)
 
 
 class Page(HTMLParser):
-    """What a page consists of: tags with attributes, ids, text; complains when tags do not match."""
+    """What a page consists of: tags with attributes, ids, text; refuses tags without match."""
 
     VOID = frozenset(
         {"meta", "link", "br", "hr", "img", "input", "path", "use", "rect", "line", "circle"}
@@ -98,79 +100,88 @@ def changed(value, **changes):
 def check(window, accuracy, **changes):
     """A past window in which all went as it should."""
     bins = [Bin(0.4, 0.5, 0.52), Bin(0.6, 0.8, 0.79)]
-    scores = accuracy, 0.61
     met = [(0, 0, 40), (0, 1, 10), (1, 1, 20), (2, 0, 10)]
     times = [PeriodScore(int(part), 40, accuracy, 0.61) for part in window.split("-")]
     fold_check = FoldCheck(
-        window,
-        80,
-        0,
-        accuracy,
-        accuracy,
-        0.61,
-        accuracy,
-        0.08,
-        0.02,
-        0.9,
-        1.6,
-        bins,
-        *scores,
-        met,
-        times,
+        window=window,
+        count=80,
+        unknown=0,
+        accuracy=accuracy,
+        fitted=accuracy,
+        plain=0.61,
+        confidence=accuracy,
+        error_before=0.08,
+        error=0.02,
+        coverage=0.9,
+        set_size=1.6,
+        bins=bins,
+        score=accuracy,
+        plain_score=0.61,
+        confusion=met,
+        periods=times,
     )
     return replace(fold_check, **changes)
 
 
-def outcome():
-    folds = {"2004-2005": 0.05, "2005-2006": 0.07, "2006-2007": -0.01}
+def candidate_rows(folds):
     plain = {"2004-2005": 0.63, "2005-2006": 0.62, "2006-2007": 0.59}
     best = {fold: plain[fold] + value for fold, value in folds.items()}
     dropped, failed, untried = map(Candidate.parse, ("mmp", "gcn:jjnorm", "sage:plain"))
-    rows = [
-        CandidateResult(
-            BEST,
-            0.681,
-            0.82,
-            Estimate(0.064, 0.015, 0.034, 0.094),
-            folds,
-            3,
-            0.75,
-            Status.FULL,
-            None,
-            best,
+    row = CandidateResult(
+        candidate=BEST,
+        accuracy=0.681,
+        loss=0.82,
+        difference=Estimate(0.064, 0.015, 0.034, 0.094),
+        by_fold=folds,
+        num_fits=3,
+        weight=0.75,
+        status=Status.FULL,
+        scores=best,
+    )
+    nothing = {"accuracy": None, "loss": None, "difference": None, "by_fold": {}, "num_fits": 0}
+    nothing |= {"weight": 0.0, "scores": {}}
+    return [
+        row,
+        replace(
+            row,
+            candidate=LABELS,
+            accuracy=0.66,
+            loss=0.9,
+            difference=Estimate(0.05, 0.015, 0.02, 0.08),
+            weight=0.25,
+        ),
+        replace(
+            row,
+            candidate=PLAIN,
+            accuracy=0.61,
+            loss=1.1,
+            difference=None,
+            by_fold=dict.fromkeys(folds, 0.0),
+            weight=0.0,
+            scores=plain,
+        ),
+        replace(
+            row,
+            candidate=dropped,
+            accuracy=0.55,
+            loss=1.3,
+            difference=Estimate(-0.06, 0.02, -0.1, -0.02),
+            by_fold={"2006-2007": -0.06},
+            num_fits=1,
+            weight=0.0,
+            status=Status.DROPPED,
+            scores={"2006-2007": 0.53},
         ),
         CandidateResult(
-            LABELS,
-            0.66,
-            0.9,
-            Estimate(0.05, 0.015, 0.02, 0.08),
-            folds,
-            3,
-            0.25,
-            Status.FULL,
-            None,
-            best,
+            candidate=failed, status=Status.FAILED, error=f"the loss is NaN {EVIL}", **nothing
         ),
-        CandidateResult(
-            PLAIN, 0.61, 1.1, None, dict.fromkeys(folds, 0.0), 3, 0.0, Status.FULL, None, plain
-        ),
-        CandidateResult(
-            dropped,
-            0.55,
-            1.3,
-            Estimate(-0.06, 0.02, -0.1, -0.02),
-            {"2006-2007": -0.06},
-            1,
-            0.0,
-            Status.DROPPED,
-            None,
-            {"2006-2007": 0.53},
-        ),
-        CandidateResult(
-            failed, None, None, None, {}, 0, 0.0, Status.FAILED, f"the loss is NaN {EVIL}"
-        ),
-        CandidateResult(untried, None, None, None, {}, 0, 0.0, Status.UNTRIED),
+        CandidateResult(candidate=untried, status=Status.UNTRIED, **nothing),
     ]
+
+
+def outcome():
+    folds = {"2004-2005": 0.05, "2005-2006": 0.07, "2006-2007": -0.01}
+    rows = candidate_rows(folds)
     choice = EnsembleSpec((Member(BEST, 0.75), Member(LABELS, 0.25)))
     decision = Selection(
         choice, SelectionReason.BETTER, BEST, Estimate(0.018, 0.013, -0.009, 0.044), 3
@@ -185,7 +196,17 @@ def outcome():
         [HorizonScore(1, 0.7, 80), HorizonScore(2, 0.66, 80), HorizonScore(3, 0.6, 80)],
     )
     return BacktestResult(
-        rows, decision, list(folds), 2, 131.0, False, "normal", 40.0, calibration, checks, lags
+        rows=rows,
+        selection=decision,
+        folds=list(folds),
+        ahead=2,
+        seconds=131.0,
+        finished=False,
+        effort="normal",
+        work=40.0,
+        calibration=calibration,
+        fold_checks=checks,
+        by_horizon=lags,
     )
 
 
@@ -196,7 +217,7 @@ def real(finished_run):
 
 @pytest.fixture(scope="module")
 def whole(real):
-    """A real summary whose back-test and predictions are such that every kind of sentence is due."""
+    """A real summary whose back-test and predictions cause every kind of sentence."""
     advised = Advised(LABELS.method, 1.5, "why not"), Advised(BEST.method, 1.2, "a good reason")
     advice = Advice(advised, "labels comes first.")
     drift, shift = real.diagnosis.feature_drift, real.diagnosis.shift
@@ -294,7 +315,7 @@ def test_every_figure_is_a_file(finished_run):
     [
         (
             {"schema": 0},
-            "summary.json has schema 0, but this release reads 8; use the release that wrote it.",
+            "summary.json has schema 0, but this release reads 9; use the release that wrote it.",
         ),
         ({"fits": {}}, "summary.json.fits is {} but should be"),
         ({"command": 3}, "summary.json.command is 3 but should be of type str"),
@@ -303,7 +324,7 @@ def test_every_figure_is_a_file(finished_run):
 def test_another_form_is_refused_by_a_sentence(whole, tmp_path, change, sentence):
     write_summary(whole, tmp_path / "summary.json")
     content = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert content["schema"] == 8
+    assert content["schema"] == 9
     (tmp_path / "summary.json").write_text(json.dumps(content | change), encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_summary(tmp_path / "summary.json")
@@ -356,9 +377,15 @@ def test_what_matters_comes_first(page):
 
 
 def test_every_candidate_is_in_the_table_with_its_interval(page):
-    head = "candidate 2006-2007 2005-2006 2004-2005 log-loss difference to the baseline, points 95% CI better folds weight"
+    head = (
+        "candidate 2006-2007 2005-2006 2004-2005 log-loss difference to the baseline, points 95% "
+        "CI better folds weight"
+    )
     assert head in page.words
-    best = "trees:pmp+center+labels 58.0% −1.0 69.0% +7.0 68.0% +5.0 0.820 +6.4 +3.4 to +9.4 2 of 3 75% all folds"
+    best = (
+        "trees:pmp+center+labels 58.0% −1.0 69.0% +7.0 68.0% +5.0 0.820 +6.4 +3.4 to +9.4 2 of 3 "
+        "75% all folds"
+    )
     assert best in page.words
     assert "plain 59.0% 62.0% 63.0% 1.100 baseline – – – all folds" in page.words
     assert (
@@ -405,7 +432,8 @@ def test_the_choice_is_explained(page):
                 Estimate(0.06, 0.02, 0.02, 0.1),
                 3,
             ),
-            "trees:pmp+center+labels has a significant gain over the baseline: +6.0 points (95% CI +2.0 to",
+            "trees:pmp+center+labels has a significant gain over the baseline: +6.0 points (95% "
+            "CI +2.0 to",
         ),
         (
             Selection(
@@ -425,7 +453,8 @@ def test_the_choice_is_explained(page):
                 Estimate(0.0, 0.02, -0.04, 0.04),
                 3,
             ),
-            "The accuracy of the best other candidate, labels, differs from the baseline by 0.0 points",
+            "The accuracy of the best other candidate, labels, differs from the baseline by 0.0 "
+            "points",
         ),
         (
             Selection(BASELINE_ONLY, SelectionReason.NONE_TRIED),
@@ -445,7 +474,7 @@ def test_how_far_to_trust_it(page):
         "Expected accuracy: 72.4% (90% interval 63.8-81.0%). The forecast averages the mean calib"
         in trust
     )
-    assert "softened by temperature (1.30) and corrected for the new class proportions." in trust
+    assert "softened by temperature (1.30)." in trust
     assert "past folds : 8.0% before calibration, 4.0% after" in trust
     assert "coverage on past folds: 83-90%." in trust
     assert "2006-2007 80 60.0% 61.0% 60.0% 2.0% 8.0% 83.0% 1.60 2005-2006 80 70.0%" in trust
@@ -497,7 +526,9 @@ def test_labels_are_scored_one_by_one(whole, page):
 
 
 def test_predictions_above_a_threshold(whole, page):
-    """Twenty steps of the fixture's histogram; right as in the bins of the newest window, and of all."""
+    """Twenty steps of the fixture's histogram; right as in the bins of the newest window, and of
+    all.
+    """
     rows = by_threshold(whole)
     assert rows[0] == (0.0, 1.0, pytest.approx(0.682), pytest.approx(0.682))
     assert [remaining for _, remaining, *_ in rows] == sorted(
@@ -712,8 +743,10 @@ def test_a_graph_without_features_has_no_shift(whole):
 def test_limitations_follow_from_the_evidence(whole):
     text = " ".join(limitations(whole))
     for sentence in (
-        "The time budget ended before the search was complete. Not evaluated on all folds: sage:plain.",
-        "Edges have no timestamps. The back-test assumes that an edge exists as soon as both of its",
+        "The time budget ended before the search was complete. Not evaluated on all folds: "
+        "sage:plain.",
+        "Edges have no timestamps. The back-test assumes that an edge exists as soon as both of "
+        "its",
         "gcn:jjnorm could not be fitted",
         "The gain over the baseline is not significant: +1.8 points (95% CI −0.9 to +4.4).",
         "was more accurate than the baseline in only 2 of 3 folds",
@@ -811,7 +844,10 @@ def test_the_report_says_whether_edge_times_were_known(whole):
 
 
 def test_the_command_has_all_options(whole, page):
-    asked = "--cutoff 2008 --model sign --candidates labels,pmp+center+labels,mmp --effort normal --folds 3 --seeds 1"
+    asked = (
+        "--cutoff 2008 --model sign --candidates labels,pmp+center+labels,mmp --effort normal "
+        "--folds 3 --seeds 1"
+    )
     assert command(whole) == f"impact run GRAPH --out DIR {asked} --hops 2 --seed 7"
     assert command(changed(whole, options__undirected=False)).endswith("--directed")
     assert command(changed(whole, options__embed="spectral")).endswith("--embed spectral")
@@ -836,16 +872,22 @@ FRAMES = [(width, scheme) for width in (400, 1400) for scheme in ("light", "dark
 MEASURE = """
 const found = [...document.querySelectorAll("iframe")].map(frame => {
   const page = frame.contentDocument, root = page.documentElement;
-  const ink = [...page.querySelectorAll("figure svg text")].filter(text => !text.closest("details"));
+  const texts = [...page.querySelectorAll("figure svg text")];
+  const ink = texts.filter(text => !text.closest("details"));
   const style = element => frame.contentWindow.getComputedStyle(element);
-  const right = element => element.closest(".scroll, svg") ? 0 : element.getBoundingClientRect().right;
+  const right = element =>
+    element.closest(".scroll, svg") ? 0 : element.getBoundingClientRect().right;
   return {
-    width: root.clientWidth, wide: root.scrollWidth, paper: style(page.body).backgroundColor, ink: style(ink[0]).fill,
+    width: root.clientWidth,
+    wide: root.scrollWidth,
+    paper: style(page.body).backgroundColor,
+    ink: style(ink[0]).fill,
     least: Math.min(...ink.map(text => {
       const turned = text.getScreenCTM();
       return Math.hypot(turned.a, turned.b) * parseFloat(style(text).fontSize);
     })),
-    beyond: [...page.querySelectorAll("main *")].filter(element => right(element) > root.clientWidth + 1)
+    beyond: [...page.querySelectorAll("main *")]
+      .filter(element => right(element) > root.clientWidth + 1)
       .map(element => element.outerHTML.slice(0, 200)),
   };
 });
@@ -854,17 +896,24 @@ document.getElementById("found").textContent = JSON.stringify(found);
 
 
 def frames(text, kinds, script):
-    """A page that shows another in frames of these widths and colour schemes, and a place for what a script finds."""
+    """A page that shows another in frames of these widths and colour schemes, and a place for what
+    a script finds.
+    """
     pages = "".join(
         f'<iframe srcdoc="{html.escape(text)}" style="width: {width}px; height: 900px; border: 0; '
         f'color-scheme: {scheme}"></iframe>'
         for width, scheme in kinds
     )
-    return f'<!doctype html><meta charset=utf-8><body>{pages}<pre id="found"></pre><script>{script}</script></body>'
+    return (
+        f"<!doctype html><meta charset=utf-8><body>{pages}<pre "
+        f'id="found"></pre><script>{script}</script></body>'
+    )
 
 
 def opened(page, folder):
-    """What the scripts of a page left in its place for findings, and what the browser complained about."""
+    """What the scripts of a page left in its place for findings, and what the browser complained
+    about.
+    """
     (folder / "frames.html").write_text(page, encoding="utf-8")
     options = [
         "--headless",
@@ -915,8 +964,10 @@ AXE = """
 Promise.all([...document.querySelectorAll("iframe")].map(frame => frame.contentWindow.axe.run({
   runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
 }))).then(all => {
-  const seen = all.map(one => one.violations.map(rule => [rule.id, rule.nodes.slice(0, 3).map(node => node.html)]));
-  document.getElementById("found").textContent = JSON.stringify([seen, all.map(one => one.passes.length)]);
+  const seen = all.map(one => one.violations.map(
+    rule => [rule.id, rule.nodes.slice(0, 3).map(node => node.html)]));
+  const passes = all.map(one => one.passes.length);
+  document.getElementById("found").textContent = JSON.stringify([seen, passes]);
 });
 """
 
@@ -925,7 +976,7 @@ Promise.all([...document.querySelectorAll("iframe")].map(frame => frame.contentW
     CHROMIUM is None, reason="chromium is not installed, so axe could not look at the report"
 )
 def test_axe_finds_nothing_that_keeps_people_out(text, tmp_path):
-    """Contrast, names, order of headings, tables, landmarks: light and dark, everything unfolded."""
+    """Contrast, names, headings, tables, landmarks: light and dark, all unfolded."""
     axe = Path(
         importlib.util.find_spec("axe_core_python").submodule_search_locations[0], "axe.min.js"
     ).read_text()

@@ -320,10 +320,10 @@ def test_where_seeds_share_nodes_their_error_is_added():
 def test_page_marks_what_leaves_out_zero():
     hits = np.arange(40) % 2 == 0
     table = Table(
-        "t",
-        "T",
-        "About.",
-        records("plain", hits & False) + records("better", hits),
+        name="t",
+        title="T",
+        about="About.",
+        records=records("plain", hits & False) + records("better", hits),
         titles={"better": "B"},
     )
     assert "| B | 0.5000 ± 0.0000 (**+0.5000** ± " in table.markdown()

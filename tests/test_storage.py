@@ -59,7 +59,6 @@ def test_a_saved_graph_is_the_graph(tmp_path):
     ):
         g.save(tmp_path / str(number))
         same(reread(tmp_path / str(number), verify=True), g)
-        assert storage.is_saved(tmp_path / str(number))
     # nothing temporary is left
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "0",
@@ -88,7 +87,10 @@ def test_a_graph_may_be_saved_over_itself_but_not_over_other_files(tmp_path):
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     with pytest.raises(
         InputError,
-        match=r"mine exists and contains other files \('thesis.txt'\); move them away, or choose a new or an empty directory",
+        match=(
+            r"mine exists and contains other files \('thesis.txt'\); move them away, or choose "
+            r"a new or an empty directory"
+        ),
     ):
         g.save(tmp_path / "mine")
     with pytest.raises(InputError, match=r"thesis.txt is a file instead of a directory"):
@@ -132,7 +134,7 @@ X = "nodes/0-node/x.npy"
         (lambda d, m: m.clear(), r"contains no impact-gnn graph; pass the directory"),
         (
             lambda d, m: m.update(version=99),
-            r"has format version 99, but this release reads 4, 1, 2, 3; write",
+            r"has format version 99, but this release reads 4; write",
         ),
         (
             lambda d, m: m.pop("nodes"),
@@ -192,7 +194,6 @@ def test_a_manifest_that_is_no_manifest_is_refused(tmp_path, text):
         InputError, match=r"manifest.json is not valid JSON|contains no impact-gnn graph"
     ):
         storage.read(tmp_path)
-    assert not storage.is_saved(tmp_path)
 
 
 @settings(max_examples=60)

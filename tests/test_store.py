@@ -203,7 +203,8 @@ def test_killed_at_any_moment_it_goes_on(tmp_path):
 def test_two_processes_do_not_work_in_one_place(tmp_path):
     other = (
         "import sys; from pathlib import Path; from impact_gnn._store import Store\n"
-        "try:\n with Store.open(Path(sys.argv[1]), {}): pass\nexcept ValueError as error: print(error)"
+        "try:\n with Store.open(Path(sys.argv[1]), {}): pass\nexcept ValueError as error: "
+        "print(error)"
     )
 
     def attempt():

@@ -47,8 +47,9 @@ def test_labels_that_may_mean_nothing_are_named(tmp_path):
     assert reading.graph.label_names == ("-", "?", "Unknown", "a")
     warnings = [note for note in reading.notes if "warning" in note]
     assert warnings == [
-        "  warning: '-', '?', 'Unknown' are read as classes; if it means that the class is unknown, set "
-        "unknown_label=['-', '?', 'Unknown'], or unknown = ['-', '?', 'Unknown'] in graph.toml"
+        "  warning: '-', '?', 'Unknown' are read as classes; if it means that the class is "
+        "unknown, set unknown_label=['-', '?', 'Unknown'], or unknown = ['-', '?', 'Unknown'] in "
+        "graph.toml"
     ]
     assert not [note for note in read(tables(tmp_path, LARGE)).notes if "warning" in note]
 

@@ -292,7 +292,7 @@ def test_columns_rows_and_classes_in_another_order_give_the_same_predictions(tmp
     # Classes in another order, one of which has no nodes yet, and further columns that are not
     # known.
     names = ["cs", "zoo", "bio", "astro"]
-    coded = again.coded_as(names)
+    coded = again.with_classes(names)
     assert not np.array_equal(coded.y, again.y)
     _, predicted = predictions(coded, p)
     assert np.allclose([predicted[k] for k in expected], list(expected.values()), atol=1e-5)
@@ -322,7 +322,8 @@ def test_predict_says_what_it_does_not_know_and_refuses_what_it_needs(tmp_path):
     for changed, sentence in (
         (
             papers.drop_columns(["title"]),
-            "the feature columns title are missing, but the model needs them; the columns are open, pages, venue",
+            "the feature columns title are missing, but the model needs them; the columns are "
+            "open, pages, venue",
         ),
         (
             papers.set_column(4, "pages", text),
@@ -503,7 +504,8 @@ def test_characters_of_a_slice():
         ),
         (
             {"id": ""},
-            "column 'citing' of edges has type .*string, but no column of nodes was read as ids; choose one with id=",
+            "column 'citing' of edges has type .*string, but no column of nodes was read as ids; "
+            "choose one with id=",
         ),
         ({"cutoff": "2021-02-03", "period": "quarter"}, None),
     ],
@@ -750,7 +752,7 @@ def test_classes_are_matched_whatever_type_they_came_in():
         ([1, 2], ["2", "1"]),
     ):
         g = ig.TemporalGraph(y=[0, 1], time=[0, 1], edge_index=[[], []], label_names=names)
-        assert g.coded_as(other).y.tolist() == [1, 0]
+        assert g.with_classes(other).y.tolist() == [1, 0]
 
 
 def test_an_edge_table_without_rows_and_odd_columns_stream_too(tmp_path):

@@ -375,7 +375,7 @@ def test_inputs_are_checked(view, split):
 
 
 def test_an_epoch_is_chosen_by_the_mean_over_the_last_ones(view, tmp_path):
-    """The best epoch is the argmax of the running mean of the scores, and resuming changes nothing."""
+    """The best epoch is the argmax of the running mean of the scores; resuming changes nothing."""
     split, task = split_rows(view), HopTask([view.x])
     training = Training(epochs=12, lr=0.3, device="cpu", choose_over=4)
     result = fit(

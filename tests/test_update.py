@@ -1,7 +1,6 @@
 """Updates of saved graphs: equal to the graph of all tables, in place, whole or not at all."""
 
 import csv
-import json
 from itertools import pairwise
 
 import numpy as np
@@ -390,24 +389,6 @@ def test_what_cannot_be_updated(tmp_path, tables):
     ig.load(graph).masked("2017").save(tmp_path / "view")
     with pytest.raises(ig.InputError, match="is saved with labels masked from 2017 on"):
         ig.update(tmp_path / "view", folder)
-
-
-def test_a_graph_of_an_older_version_is_read_and_not_updated(tmp_path):
-    """Version 3 had sources and targets as two rows, and one checksum of a file."""
-    place = tmp_path / "graph"
-    graph = ig.tsbm(num_nodes=50, num_times=5, num_labels=2, seed=0)
-    graph.save(place)
-    np.save(place / "edges/0-to/edge_index.npy", graph.edge_index)
-    manifest = json.loads((place / "manifest.json").read_text())["content"]
-    for name, entry in manifest["arrays"].items():
-        entry["sha256"] = _files.checksum(place / name)
-        entry["shape"] = list(np.load(place / name).shape)
-    (place / "manifest.json").write_text(json.dumps(manifest | {"version": 3}))
-    assert graph_digest(ig.load(place, verify=True)) == graph_digest(graph)
-    edges = {"source": [0], "target": [1]}
-    new = write(tmp_path / "new", nodes={"time": [], "label": []}, edges=edges)
-    with pytest.raises(ig.InputError, match="has format version 3, but this release reads 4"):
-        ig.update(place, new)
 
 
 def test_numbers_that_are_words_or_fractions(tmp_path, tables):

@@ -24,14 +24,14 @@ def root(tmp_path):
     return tmp_path / "data"
 
 
-def first_seed_in_a_process(function, *arguments, path):
+def first_seed_in_a_process(function, name, *, path, **options):
     """The first seed of each checkout starts a process.
 
     Later seeds need no proof that paths work.
     """
-    if arguments[-1] == 0:
-        return in_process(function, *arguments, path=path)
-    return function(*arguments)
+    if options["seed"] == 0:
+        return in_process(function, name, path=path, **options)
+    return function(name, **options)
 
 
 def test_against_itself_a_model_neither_gains_nor_loses(tmp_path, root, monkeypatch):

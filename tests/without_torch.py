@@ -23,7 +23,7 @@ NEED_TORCH = (
     "job",
     "integrations",
 )
-"""These, and the command line with its report, may need torch; everything else must import without it."""
+"""These and the command line with its report may need torch; all else imports without it."""
 
 COMMAND_LINE = ("cli", "__main__", "report")
 

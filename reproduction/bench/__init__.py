@@ -1,4 +1,6 @@
-"""Benchmarks: functions that are commands, hold ratios taken within one run against a goal, and return a `Report`.
+"""Benchmarks: functions that are commands and return a `Report`.
+
+Each compares ratios taken within one run with a goal.
 
 Contestants take turns round after round, so that a busy machine slows all of them; the best round
 counts.
@@ -63,7 +65,8 @@ class Report:
         for goal in self.goals:
             asked = f"{'at least' if goal.sign > 0 else 'at most'} {_formatted(goal.asked)}"
             console.print(
-                f"{goal.name}: {_formatted(goal.reached)}, asked {asked}, {'met' if goal.met else 'missed'}"
+                f"{goal.name}: {_formatted(goal.reached)}, asked {asked}, "
+                f"{'met' if goal.met else 'missed'}"
             )
         if file is not None:
             content = {
@@ -99,7 +102,10 @@ def best_of(
 
 
 def in_process(
-    function: Callable[..., Any], *arguments: str | float, path: Sequence[str] | None = None
+    function: Callable[..., Any],
+    *arguments: str | float,
+    path: Sequence[str] | None = None,
+    **options: str | float,
 ) -> Any:
     """What a function of a module gives in a fresh process, whose peak memory is its own.
 
@@ -107,9 +113,10 @@ def in_process(
     """
     code = (
         f"import json, sys; from {function.__module__} import {function.__name__} as call; "
-        f"print(json.dumps(call(*json.loads(sys.argv[1]))))"
+        "arguments, options = json.loads(sys.argv[1]); "
+        "print(json.dumps(call(*arguments, **options)))"
     )
-    call = [sys.executable, "-c", code, json.dumps(arguments)]
+    call = [sys.executable, "-c", code, json.dumps([arguments, options])]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path if path is None else path))
     }
@@ -127,12 +134,10 @@ def peak_memory() -> float:
 
 def one_core() -> None:
     """Everybody on one core from now on, for CPU times on a machine that others use."""
-    import numba
     import torch
 
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     torch.set_num_threads(1)
-    numba.set_num_threads(1)
 
 
 def keep_memory() -> None:

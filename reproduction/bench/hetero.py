@@ -39,7 +39,14 @@ def metapaths(
         rows: list[dict[str, Any]] = [
             {
                 "": name,
-                **in_process(contest, name, f"{folder}/graph", f"{folder}/{name}", scale, cap),
+                **in_process(
+                    contest,
+                    name,
+                    graph=f"{folder}/graph",
+                    work=f"{folder}/{name}",
+                    scale=scale,
+                    cap=cap,
+                ),
             }
             for name in names
         ]

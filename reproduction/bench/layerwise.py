@@ -26,7 +26,7 @@ from impact_gnn.nn import (
 from reproduction.bench import Clock, Goal, Report, one_core
 
 METHODS = ("none", "center", "jjnorm", "pny", "pny-constant")
-"""Names from `nn.ALIGNMENTS`, and "pny-constant": PNY whose maps count as constants in the backward pass."""
+"""Names from `nn.ALIGNMENTS`, and "pny-constant": PNY whose maps have no gradient."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,8 @@ def compare(
     ratio = {name: row[counted] / best["none"][counted] for name, row in best.items()}
     asked = {"jjnorm": setting.jjnorm, "pny": setting.pny}
     return Report(
-        f"{view.num_nodes:,} nodes, {view.edge_index.shape[1]:,} edges, hidden {setting.hidden}, {counted} compared",
+        f"{view.num_nodes:,} nodes, {view.edge_index.shape[1]:,} edges, hidden {setting.hidden}, "
+        f"{counted} compared",
         [{"alignment": name, **row, "over plain": ratio[name]} for name, row in best.items()],
         [
             Goal(f"{name} over the plain GCN", -1, most, ratio[name])

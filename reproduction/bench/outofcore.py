@@ -1,4 +1,4 @@
-"""Claims: `Disk` keeps to its cap and takes at most three times the in-memory time; `Dask` gains from a second worker.
+"""Claims: `Disk` stays within its memory and three times the time; a second worker helps `Dask`.
 
 Every contestant is a fresh process. Times run from a saved graph that the page cache holds to hops,
 with sorting the edges. Peak memory includes compiled code and the interpreter.
@@ -37,7 +37,14 @@ def outofcore(
         rows: list[dict[str, Any]] = [
             {
                 "engine": name,
-                **in_process(contest, name, f"{place}/graph", f"{place}/{name}-{turn}", cap, hops),
+                **in_process(
+                    contest,
+                    name,
+                    graph=f"{place}/graph",
+                    work=f"{place}/{name}-{turn}",
+                    cap=cap,
+                    hops=hops,
+                ),
             }
             for turn in range(rounds)
             for name in names
@@ -56,7 +63,7 @@ def outofcore(
 
 
 def contest(name: str, graph: str, work: str, cap: int, hops: int) -> dict[str, float]:
-    """One contestant: everything is loaded and compiled on a small graph before the clock starts."""
+    """One contestant; it is loaded and compiled on a small graph before the clock starts."""
     small = f"{work}/small"
     _save(small, 1000, 10_000, 32)
     if name.startswith("dask"):

@@ -1,4 +1,6 @@
-"""Claim: a graph of papers100M's shape fits on one small machine; every step really run, each a process of its own.
+"""Claim: a graph of papers100M's shape fits on one small machine.
+
+Every step really runs, each in a process of its own.
 
 111 M nodes, 1.6 B edges with sources as a power law, 32 columns of float16 (columns are
 independent: 128 cost four times as much), two hops of PMP within a cap, the second for the labelled
@@ -28,7 +30,12 @@ def papers(
     """
     rows = []
     for step in ("generate", "sort", "propagate", "gather"):
-        rows.append({"step": step, **in_process(run_step, step, str(place), scale, width, cap)})
+        rows.append(
+            {
+                "step": step,
+                **in_process(run_step, step, str(place), scale=scale, width=width, cap=cap),
+            }
+        )
         print(rows[-1], flush=True)
     shutil.rmtree(place)
     return Report(

@@ -33,13 +33,15 @@ def jjnorm(
         "jjnorm": lambda: ig.alignment.jjnorm(message, label, time, target=target),
         "jjnorm, groups made before": lambda: ig.alignment.jjnorm_by(message, groups),
     }
-    return _over("copy", "jjnorm", 3.0, calls, rounds, f"{nodes:,} x {width} float32").finish(json)
+    return _over(
+        "copy", "jjnorm", 3.0, calls=calls, rounds=rounds, title=f"{nodes:,} x {width} float32"
+    ).finish(json)
 
 
 def weights(
     nodes: int = 1_000_000, edges: int = 50_000_000, rounds: int = 5, json: Path | None = None
 ) -> Report:
-    """PMP weights of all edges over two bare gathers, of the time of every source and of every target."""
+    """PMP weights of all edges, compared with two bare gathers of the times of both ends."""
     rng = np.random.default_rng(0)
     edge_index = rng.integers(0, nodes, (2, edges), dtype=np.int64)
     times = rng.integers(0, 50, nodes)
@@ -48,7 +50,9 @@ def weights(
         "two gathers": lambda: (times[edge_index[0]], times[edge_index[1]]),
         "PMP weights": lambda: ig.weighting.edge_weight(table, edge_index, period, period),
     }
-    return _over("two gathers", "PMP weights", 3.0, calls, rounds, f"{edges:,} edges").finish(json)
+    return _over(
+        "two gathers", "PMP weights", 3.0, calls=calls, rounds=rounds, title=f"{edges:,} edges"
+    ).finish(json)
 
 
 def connectivity(
@@ -58,7 +62,9 @@ def connectivity(
     rounds: int = 15,
     json: Path | None = None,
 ) -> Report:
-    """Relative connectivity over a bare np.bincount of keys (state of target, state of source) made beforehand.
+    """Relative connectivity, compared with a bare np.bincount of prepared keys.
+
+    A key is the state of the target and that of the source.
 
     Our pass runs on all cores and bincount on one, so on a busy machine the ratio tends towards
     that of CPU times.
@@ -81,7 +87,12 @@ def connectivity(
     }
     title = f"{edges:,} edges, {nodes:,} nodes, {labels} labels x {PERIODS} times"
     return _over(
-        "np.bincount over keys", "relative_connectivity", 2.0, calls, rounds, title
+        "np.bincount over keys",
+        "relative_connectivity",
+        2.0,
+        calls=calls,
+        rounds=rounds,
+        title=title,
     ).finish(json)
 
 

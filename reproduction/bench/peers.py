@@ -1,4 +1,7 @@
-"""What people use today for M·X on one machine, each in its best setting, and the least that a pass must do."""
+"""What people use today for M·X on one machine, and the least that a pass must do.
+
+Each competitor is in its best setting.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -21,7 +24,9 @@ Product = Callable[[np.ndarray], np.ndarray]
 
 
 def peers(graph: ig.TemporalGraph, weighting: str, threads: int) -> dict[str, tuple[Product, str]]:
-    """Products of other people on `threads` cores, row means with normalised weights made beforehand; and their norm.
+    """Products of other libraries on `threads` cores, and their norm.
+
+    They are row means with normalised weights made beforehand.
 
     `T.SIGN` only knows the symmetric norm of the unweighted graph, and sorts the edges on each
     call.
@@ -44,10 +49,14 @@ def peers(graph: ig.TemporalGraph, weighting: str, threads: int) -> dict[str, tu
         matrix = torch.sparse_csr_tensor(border, index, values, shape)
         pair = torch.from_numpy(np.stack([target, csr.indices]).astype(kind))
         edges = EdgeIndex(pair, sparse_size=shape, sort_order="row").fill_cache_()
-        csr_product = lambda x, matrix=matrix: (matrix @ torch.from_numpy(x)).numpy()  # noqa: E731
-        edge_product = lambda x, edges=edges: edges.matmul(torch.from_numpy(x), values).numpy()  # noqa: E731
-        products[f"torch CSR {kind.__name__}"] = csr_product, "mean"
-        products[f"PyG EdgeIndex {kind.__name__}"] = edge_product, "mean"
+        products[f"torch CSR {kind.__name__}"] = (
+            lambda x, matrix=matrix: (matrix @ torch.from_numpy(x)).numpy(),
+            "mean",
+        )
+        products[f"PyG EdgeIndex {kind.__name__}"] = (
+            lambda x, edges=edges: edges.matmul(torch.from_numpy(x), values).numpy(),
+            "mean",
+        )
     compressed = scipy.sparse.csr_matrix((weight, csr.indices, csr.indptr.astype(np.int32)), shape)
     products["scipy CSR"] = lambda x: compressed @ x, "mean"
     both = torch.from_numpy(np.stack([csr.indices, target]).astype(np.int64))
@@ -59,7 +68,7 @@ def peers(graph: ig.TemporalGraph, weighting: str, threads: int) -> dict[str, tu
 
 
 def roofline(graph: ig.TemporalGraph, x: np.ndarray, threads: int) -> float:
-    """Reads one number of every cache line that a pass over the edges reads, in its order, and adds them up."""
+    """Adds up one number of every cache line that a pass over the edges reads, in its order."""
     csr = graph.csr()
     borders = np.linspace(0, csr.num_targets, 16 * threads + 1).astype(np.int64)
     step = 64 // x.dtype.itemsize

@@ -1,4 +1,6 @@
-"""Claim: `from_tables` costs little more than building the arrays of a polars frame by hand, text ids included.
+"""Claim: `from_tables` costs little more than arrays built by hand from a polars frame.
+
+That holds for text ids, too.
 
 Every contestant is a fresh process that draws the same frames first. By hand is what a careful
 person would write with polars and numpy; both end in a `TemporalGraph` whose features have been
@@ -26,7 +28,11 @@ def tables(
     """from_tables against arrays by hand, for ids that are row numbers, other numbers, and text."""
     kinds = ids.split(",")
     rows: list[dict[str, Any]] = [
-        {"ids": kind, "way": way, **in_process(contest, way, kind, nodes, edges, width)}
+        {
+            "ids": kind,
+            "way": way,
+            **in_process(contest, way, kind, nodes=nodes, edges=edges, width=width),
+        }
         for _ in range(rounds)
         for kind in kinds
         for way in ("by hand", "from_tables")

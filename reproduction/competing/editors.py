@@ -64,7 +64,7 @@ class Editable(Propagation):
     @contextmanager
     def edited(self, weight: np.ndarray) -> Iterator[None]:
         """For a while every candidate edge has another weight."""
-        csr = replace(self.candidates, weight=weight, checked=True)
+        csr = replace(self.candidates, weight=weight)
         self._edited, self.version = Propagation(replace(self.operator, csr=csr)), self.version + 1
         try:
             yield
@@ -100,7 +100,7 @@ class Editor:
         self.optimizer = torch.optim.Adam([self.logits], lr=LEARNING_RATE)
 
     def draw(self) -> tuple[np.ndarray, Tensor]:
-        """Weights of the candidates with `FLIPS` edits of every node, and the log-probability of these edits.
+        """Weights of the candidates with `FLIPS` edits of every node, and their log-probability.
 
         Edits are drawn from the softmax over a node's candidates, without replacement, by Gumbel's
         trick.

@@ -80,7 +80,7 @@ def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def _scaled(
     x: np.ndarray, reference: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both in the scale in which two rows have a squared distance of 1 on average, in at most `WIDTH` columns."""
+    """Both with a mean squared distance of 1 between rows, in at most `WIDTH` columns."""
     both = np.concatenate([x, reference]).astype(np.float64)
     if both.shape[1] > WIDTH:
         both = both @ (rng.standard_normal((both.shape[1], WIDTH)) / np.sqrt(WIDTH))
@@ -107,7 +107,7 @@ def _solved(
     group: np.ndarray,
     least: float,
 ) -> np.ndarray:
-    """Nesterov's accelerated steps of length 1 / largest eigenvalue, begun again where one leads uphill."""
+    """Nesterov's steps of length 1 / largest eigenvalue, restarted where one goes uphill."""
     beta = ahead = np.ones(len(pull))
     momentum = 1.0
     for _ in range(STEPS):

@@ -202,14 +202,14 @@ class RevGAT(_Reversible):
         super().__init__(
             in_channels,
             num_labels,
-            hidden,
-            heads,
-            num_layers,
-            num_groups,
-            norm,
-            dropout,
-            input_dropout,
-            lambda a, b, last: GATLayer(a, b, heads=heads, concat=not last, align=align),
+            hidden=hidden,
+            heads=heads,
+            num_layers=num_layers,
+            num_groups=num_groups,
+            norm=norm,
+            dropout=dropout,
+            input_dropout=input_dropout,
+            make_layer=lambda a, b, last: GATLayer(a, b, heads=heads, concat=not last, align=align),
         )
         self.edge_dropout = edge_dropout
 
@@ -245,12 +245,12 @@ class LinearRevGAT(_Reversible):
         super().__init__(
             in_channels,
             num_labels,
-            hidden,
-            heads,
-            num_layers,
-            num_groups,
-            norm,
-            dropout,
-            input_dropout,
-            lambda a, b, last: _LinearLayer(a, b, align),
+            hidden=hidden,
+            heads=heads,
+            num_layers=num_layers,
+            num_groups=num_groups,
+            norm=norm,
+            dropout=dropout,
+            input_dropout=input_dropout,
+            make_layer=lambda a, b, last: _LinearLayer(a, b, align),
         )

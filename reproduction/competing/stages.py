@@ -23,7 +23,7 @@ from reproduction.losses import Distillation
 
 @dataclass(frozen=True, eq=False)
 class StageResult:
-    """The chosen stage's result and task (for `predict`), and the results of all stages that were run."""
+    """The chosen stage's result and task (for `predict`), and the results of all stages."""
 
     result: Result
     task: Task

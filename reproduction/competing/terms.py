@@ -45,7 +45,7 @@ def cmd(a: Tensor, b: Tensor, moments: int = MOMENTS) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class MomentDiscrepancy:
-    """weight · CMD₅ between the rows of a step and as many of `reference`, of what the last layer reads.
+    """weight · CMD₅ between the last layer's inputs of a step and of as many rows of `reference`.
 
     It is bounded by tanh first, so that high moments stay small.
     """

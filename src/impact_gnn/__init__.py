@@ -6,18 +6,9 @@ Names are imported when they are first used, so that the array layers work witho
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from impact_gnn._version import __version__ as __version__
-
-# Numba's threads and torch's share OpenMP's settings: the first parallel kernel would undo what the
-# user asked for. A numba that is imported already has read its environment, and refuses to compile
-# when it finds another.
-_threads = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
-if "numba" not in sys.modules and _threads.isdigit() and int(_threads):
-    os.environ.setdefault("NUMBA_NUM_THREADS", _threads)
 
 if TYPE_CHECKING:
     from impact_gnn import (

@@ -24,6 +24,7 @@ def encode(value: Any) -> Any:
     """`value` in the types of JSON."""
     if isinstance(value, Enum):
         return value.value
+    # Such a class reads its own text back, so it is stored as text.
     if hasattr(type(value), "parse"):
         return str(value)
     if dataclasses.is_dataclass(value):
@@ -38,14 +39,19 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: type[T], data: Any, where: str = "it") -> T:
-    """What `encode` was given, for a hint such as `dict[int, float]` or a dataclass; `where` is named in refusals."""
+    """Return the value that `encode` received, by a hint such as `dict[int, float]`.
+
+    `where` names the place in refusals.
+    """
     return _decode(kind, data, where)
 
 
 def _decode(kind: Any, data: Any, where: str) -> Any:
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    origin = typing.get_origin(kind)
+    inner = typing.get_args(kind)
     if kind is Any or kind is None:
         return data
+    # The only unions in our files are of a type with None.
     if origin in (typing.Union, types.UnionType):
         return (
             None
@@ -54,6 +60,7 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         )
     if origin in (list, tuple):
         _expect(isinstance(data, list), "a list", data, where)
+        # A tuple has a type for every entry, a list or tuple[T, ...] one for all.
         kinds = inner if origin is tuple and inner[-1] is not Ellipsis else inner[:1] * len(data)
         _expect(len(kinds) == len(data), f"a list of {len(kinds)}", data, where)
         parts = zip(kinds, data, strict=True)
@@ -90,6 +97,7 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         return make(
             **{name: _decode(hints[name], part, f"{where}.{name}") for name, part in data.items()}
         )
+    # JSON writes 1.0 as 1, and a bool is an int in Python but not in our files.
     fits = isinstance(data, int | float if kind is float else kind) and (
         kind is bool or not isinstance(data, bool)
     )

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: atomic writing, checksums, arrays on disk, memory sizes in words.
+"""Files that are either whole or absent: atomic writing, checksums, arrays on disk.
 
 Everything is written in a temporary folder next to its goal and renamed when it is complete, so a
 crash, a full disk or `kill -9` leaves the old state. Arrays are `.npy`; pickles are never written
@@ -18,7 +18,6 @@ import re
 import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
@@ -48,7 +47,7 @@ CHUNK = 1 << 24
 """Bytes read in one go when a file is summed up."""
 
 SEAL = b"\nimpact-gnn seal "
-"""Stands behind the values of an array in a file, before their digest; readers of `.npy` do not look that far."""
+"""Separates the values of an array in a file from their digest; readers of `.npy` ignore both."""
 
 SUMS = "sums.json"
 """In a folder that is sealed: the checksums of all its other files."""
@@ -63,6 +62,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     with temporary_place(path, directory=False) as temporary:
         yield temporary
         if path.exists():
+            # A replaced file keeps its permissions.
             shutil.copymode(path, temporary)
         flush(temporary)
         os.replace(temporary, path)
@@ -103,6 +103,7 @@ def _refuse_foreign(
     own = own_files(place)
     if own is None:
         return
+    # Folders on the way to our files are ours as well.
     folders = {parent.as_posix() for name in own for parent in PurePosixPath(name).parents}
     foreign = [
         name
@@ -170,11 +171,12 @@ def temporary_place(path: Path, *, directory: bool, kind: str = "") -> Iterator[
     """
     path = _named_path(path)
     require_plain(path, directory=directory)
-    with no_trace(path), explain_disk_full(parent := _writable_parent(path)):
+    with remove_empty_parents(path), explain_disk_full(parent := _writable_parent(path)):
         folder, handle = _new_folder(parent, path.name + kind)
         try:
             others = [one for one in leftovers(parent, path.name + kind) if one != folder]
-            living = [one for one in others if not _swept(one)]
+            # A folder whose lock cannot be taken belongs to a process that is still writing.
+            living = [one for one in others if not _remove_leftover(one)]
             if living and directory:
                 raise InputError(
                     f"another process is writing {path}; wait for it or choose another place."
@@ -210,7 +212,7 @@ def leftovers(parent: Path, name: str | None = None) -> list[Path]:
 
 
 def _is_temporary(folder: Path, name: str | None = None) -> bool:
-    """Whether a folder has a temporary name, is no link, and is empty or has the mark of that name."""
+    """Whether a folder has a temporary name, and is empty or has the mark of that name."""
     match = TEMPORARY.fullmatch(folder.name)
     if match is None or match[1].removesuffix(SCRATCH) in NO_NAMES:
         return False
@@ -233,23 +235,25 @@ def _discard(folder: Path) -> None:
     names = (match[1], match[1].removesuffix(SCRATCH), OLD, f"{MARK}{match[2]}")
     assert not NO_NAMES & {*names}
     with contextlib.suppress(OSError):  # it is gone, or holds what is not ours
+        # Killed between two renames: the old state has no name, so it gets its own back.
         if os.path.lexists(folder / OLD) and not os.path.lexists(goal):
             os.replace(folder / OLD, goal)
         elif os.path.lexists(folder / OLD) and (folder / match[1]).exists():
             return
+        # Only names that we gave; the mark is the last, so an interrupted removal can be repeated.
         for name in names:
             remove(folder / name)
         folder.rmdir()
 
 
-def alone(path: Path) -> contextlib.AbstractContextManager[Path]:
-    """A directory for what is needed until `path` can be written, with no other process at work on `path`."""
+def exclusive_scratch(path: Path) -> contextlib.AbstractContextManager[Path]:
+    """Yield a scratch directory for what `path` will hold; refuse other writers of `path`."""
     return temporary_place(path, directory=True, kind=SCRATCH)
 
 
 @contextlib.contextmanager
-def no_trace(path: Path) -> Iterator[None]:
-    """Takes directories above `path` away again that were made in the block and are still empty after it."""
+def remove_empty_parents(path: Path) -> Iterator[None]:
+    """Remove directories above `path` that the block created and that are empty after it."""
     missing = [each for each in path.absolute().parents if not each.exists()]
     try:
         yield
@@ -273,10 +277,10 @@ def resolve(path: Path) -> Path:
 def sweep(directory: Path) -> None:
     """Removes what killed writers left in a directory of ours and below it."""
     for folder in leftovers(directory):
-        _swept(folder)
+        _remove_leftover(folder)
 
 
-def _swept(folder: Path) -> bool:
+def _remove_leftover(folder: Path) -> bool:
     """Removes what a killed writer left; False if the writer is alive.
 
     Without locks nobody can tell, and it stays.
@@ -295,6 +299,7 @@ def _swept(folder: Path) -> bool:
 def write_json(path: Path, content: Any, *, sealed: bool = False) -> None:
     """Writes `content` as readable JSON, atomically; a `sealed` one with its digest."""
     if sealed:
+        # The name is part of the seal: a file cannot be exchanged for another sealed one.
         content = {"seal": digest(json.dumps(content), *_mark(path)), "content": content}
     with atomic_file(path) as temporary:
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
@@ -302,7 +307,7 @@ def write_json(path: Path, content: Any, *, sealed: bool = False) -> None:
 
 
 def read_json(path: Path, *, sealed: bool = False) -> Any:
-    """The content of a JSON file, or an `InputError` that names it; a `sealed` one is held against its digest."""
+    """Return the content of a JSON file; a `sealed` one is compared with its digest."""
     try:
         content = json.loads(regular(path).read_text(encoding="utf-8"))
         return _unsealed(path, content) if sealed else content
@@ -326,8 +331,8 @@ def _unsealed(path: Path, content: Any) -> Any:
     return inner
 
 
-def described(path: Path, form: str, *versions: int) -> dict[str, Any]:
-    """What the JSON file at `path` says about its folder; refuses folders of another form or version."""
+def read_description(path: Path, form: str, *versions: int) -> dict[str, Any]:
+    """Return the description of a folder at `path`; refuse another format or version."""
     content = read_json(path) if path.is_file() else None
     if isinstance(content, dict) and "seal" in content:
         content = _unsealed(path, content)
@@ -361,6 +366,7 @@ def open_array(path: Path, *, in_memory: bool = False, sealed: bool = False) -> 
         raise InputError(
             f"{path} is not a usable .npy array (it is an archive); restore it or write it again."
         )
+    # Once per process and state of the file: reading all bytes at every opening would be slow.
     if sealed and (state := _state(path)) not in _known:
         end = SEAL + digest(values, *_mark(path)).encode()
         with path.open("rb") as file:
@@ -380,7 +386,10 @@ def seal(path: Path) -> None:
 
 
 def _mark(path: Path) -> list[str]:
-    """What a file will be called, and its folder if that is named by a digest: no sealed file stands for another."""
+    """Return the final name of a file, and its folder's if that is a digest.
+
+    They are part of a seal, so that no sealed file can take the place of another.
+    """
     *_, folder, name = ["", *(part for part in path.parts if not TEMPORARY.fullmatch(part))]
     return [folder, name] if re.fullmatch("[0-9a-f]{24}", folder) else [name]
 
@@ -440,8 +449,9 @@ def _sums(folder: Path) -> dict[str, str]:
 
 
 def inside(folder: Path, name: object, *, directory: bool = False) -> Path:
-    """The path of an entry that a file names; refuses one that leads out of its folder, or a link."""
+    """Return the path of an entry that a file names; refuse links and paths out of the folder."""
     parts = PurePosixPath(name).parts if isinstance(name, str) else ()
+    # Names come from files, which somebody else may have written.
     if not parts or ".." in parts or parts[0] == "/" or "\0" in str(name):
         raise InputError(
             f"{folder} refers to a path outside its directory ({quoted(name)}); "
@@ -494,7 +504,7 @@ def explain_disk_full(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keeps other processes out of `directory` while the block runs; the lock goes with the process, even if killed."""
+    """Keep other processes out of `directory` while the block runs; a killed process unlocks it."""
     handle = _open_lock(directory)
     try:
         if _flock(handle) is False:
@@ -502,6 +512,7 @@ def locked(directory: Path) -> Iterator[None]:
                 f"another process is working in {directory}; "
                 "wait for it or choose another directory."
             )
+        # A lock on a file that has lost its name protects nothing.
         if not _is_at(handle, directory / LOCK):  # removed by another process meanwhile
             with locked(directory):
                 yield
@@ -541,7 +552,10 @@ def is_locked(directory: Path) -> bool:
 
 
 def _flock(handle: int) -> bool | None:
-    """Locks an open file until it is closed; False if another process has done so, None where there are no locks."""
+    """Lock an open file until it is closed.
+
+    False if another process has locked it, None where the system has no locks.
+    """
     try:
         import fcntl
 
@@ -569,7 +583,7 @@ def create_array(path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> 
 
 
 def save_array(path: Path, values: np.ndarray, *, sealed: bool = False) -> None:
-    """Writes an array as `.npy`, block by block and without pickling; it appears when it is whole."""
+    """Write an array as `.npy`, block by block; it appears when it is complete."""
     with atomic_array(path, values.dtype, values.shape, sealed=sealed) as out:
         for rows in _native.block_slices(values):
             out[rows] = values[rows]
@@ -587,11 +601,13 @@ def append_rows(path: Path, rows: np.ndarray, begin: int) -> None:
     header = io.BytesIO()
     description = np.lib.format.header_data_from_array_1_0(array) | {"shape": shape}
     np.lib.format.write_array_header_1_0(header, description)
+    # The new header must be exactly as long as the old one, or rows would have to move.
     offset = getattr(array, "offset", None)
     if len(header.getvalue()) != offset or rows.dtype != array.dtype:
         raise InputError(f"{path} was not written by this release; save the graph again.")
     row_size = rows.itemsize * math.prod(shape[1:])
     with path.open("r+b") as file:
+        # Rows first, then the header that counts them: a kill between both leaves the old shape.
         file.seek(offset + begin * row_size)
         file.write(np.ascontiguousarray(rows).data)
         file.truncate()  # a killed process may have written more
@@ -603,7 +619,7 @@ def append_rows(path: Path, rows: np.ndarray, begin: int) -> None:
 
 
 def digest(*parts: Any) -> str:
-    """A short text that is the same for the same arrays and other parts, wherever they are; arrays may be mapped."""
+    """Return a short text that is the same for equal arrays and other parts."""
     total = hashlib.sha256()
     for part in parts:
         if not isinstance(part, np.ndarray):
@@ -706,12 +722,6 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def fresh(parent: Path) -> Path:
-    """A new folder of its own inside `parent`."""
-    parent.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(dir=parent))
 
 
 def safe_name(name: str) -> str:

@@ -22,8 +22,12 @@ BLOCK_BYTES = 1 << 25  # bytes of a mapped array that are read before its pages 
 
 
 def available() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of cores that this process may use: at most OMP_NUM_THREADS, if set."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    return min(cores, int(limit)) if limit.isdigit() and int(limit) else cores
 
 
 def run(
@@ -33,6 +37,7 @@ def run(
 
     Ordinary threads and kernels without the GIL, no OpenMP: safe under Dask and after a fork.
     """
+    # A single worker runs here: a thread for little work would cost more than it saves.
     workers = min(available() if threads is None else threads, len(tasks))
     if workers <= 1:
         for task in tasks:
@@ -51,7 +56,8 @@ class _OneThread(ContextDecorator):
     """
 
     def __init__(self) -> None:
-        self.lock, self.depth = threading.Lock(), 0
+        self.lock = threading.Lock()
+        self.depth = 0
         self.limits: Any = None
         self.torch_threads = 1
 
@@ -59,6 +65,7 @@ class _OneThread(ContextDecorator):
         with self.lock:
             self.depth += 1
             if self.depth == 1:
+                # BLAS and OpenMP here; torch has threads of its own, if it is imported at all.
                 self.limits = threadpool_limits(1)
                 if torch := sys.modules.get("torch"):
                     self.torch_threads = torch.get_num_threads()
@@ -84,7 +91,9 @@ def spans(cumulative: np.ndarray, most: int) -> np.ndarray:
     begin = int(cumulative[0])
     total = int(cumulative[-1])
     size = len(cumulative) - 1
+    # The last row that begins within each multiple of `most` entries.
     borders = np.searchsorted(cumulative, np.arange(begin + most, total, most), side="right") - 1
+    # A row that exceeds the limit alone gets a border before and behind it.
     heavy = np.flatnonzero(np.diff(cumulative) > most)
     return np.unique(np.concatenate([[0, size], borders, heavy, heavy + 1]).clip(0, size))
 
@@ -94,6 +103,7 @@ def aligned_empty(shape: tuple[int, int], dtype: Any) -> np.ndarray:
     dtype = np.dtype(dtype)
     size = shape[0] * shape[1] * dtype.itemsize
     buffer = np.empty(size + CACHE_LINE, np.uint8)
+    # As many bytes as are missing to the next cache line.
     begin = -buffer.ctypes.data % CACHE_LINE
     return buffer[begin : begin + size].view(dtype).reshape(shape)
 
@@ -178,6 +188,7 @@ def free_memory() -> int:
         limit_bytes = _number(group / limit)
         used_bytes = _number(group / used)
         if limit_bytes is not None and used_bytes is not None:
+            # Pages of files count as used, but the system gives them back when needed.
             cache = _number(group / Path(limit).parent / "memory.stat", "inactive_file") or 0
             free = min(free, limit_bytes - used_bytes + cache)
     return max(free, 0)

@@ -23,14 +23,15 @@ EVERY = 20.0  # seconds between two lines about how far a stage is, where no bar
 
 
 class Watcher:
-    """A `Progress` that takes lines too; this one hands progress to a function, if any, and drops the lines."""
+    """A `Progress` that takes lines too; this one passes progress to a function and drops lines."""
 
     def __init__(self, progress: Progress | None = None) -> None:
-        self.progress, self._begun = progress, clock.monotonic()
+        self.progress = progress
+        self._begun = clock.monotonic()
 
     @property
     def seconds(self) -> float:
-        """Since the watch began: limits of time are those of all that is watched, reading included."""
+        """Seconds since the start; time limits include the reading of data."""
         return clock.monotonic() - self._begun
 
     def __call__(self, stage: str, done: float, total: float, note: str = "") -> None:
@@ -38,7 +39,7 @@ class Watcher:
             self.progress(stage, done, total, note)
 
     def say(self, line: str, *, detail: bool = False) -> None:
-        """A line that stays, a `detail` only for those who want every one; user data in it is not markup."""
+        """Print a line that stays; a `detail` only in verbose mode."""
 
     def __enter__(self) -> Self:
         return self
@@ -48,7 +49,7 @@ class Watcher:
 
 
 def watched(progress: bool | Progress) -> Watcher:
-    """What an option `progress=True` (bars on the terminal), `False` or a function of the user's stands for."""
+    """Return the watcher for an option `progress`: True (bars), False, or the user's function."""
     if isinstance(progress, Watcher):
         return progress
     return Terminal() if progress is True else Watcher(progress or None)
@@ -58,12 +59,15 @@ class Counter:
     """Counts units of one stage; threads may share it."""
 
     def __init__(self, progress: Progress, stage: str, total: float) -> None:
-        self.progress, self.stage, self.total, self.done = progress, stage, total, 0.0
+        self.progress = progress
+        self.stage = stage
+        self.total = total
+        self.done = 0
         self._lock = threading.Lock()
 
-    def advance(self, units: float = 1, note: str = "") -> None:
+    def advance(self, note: str = "") -> None:
         with self._lock:
-            self.done += units
+            self.done += 1
             self.progress(self.stage, self.done, self.total, note)
 
 
@@ -80,7 +84,8 @@ class Terminal(Watcher):
         from rich.progress import Progress as Bars
 
         super().__init__()
-        self.console, self.verbose = Console(stderr=True) if console is None else console, verbose
+        self.console = Console(stderr=True) if console is None else console
+        self.verbose = verbose
         self.draws = self.console.is_terminal and not (
             self.console.is_dumb_terminal or self.console.is_jupyter
         )
@@ -108,8 +113,10 @@ class Terminal(Watcher):
             if done and total
             else ""
         )
+        # A stage of unknown length has no share and no end.
         share = f"{done / total:.0%}" if total else ""
         text = visible(", ".join(filter(None, [share, left, note])))
+        # The last unit closes the bar; nobody has to say so.
         over = bool(total) and done >= total
         tells = not self.draws and not over and now - task.fields["printed"] >= EVERY
         self._bars.update(
@@ -134,6 +141,7 @@ class Terminal(Watcher):
 
     def _close(self) -> None:
         """Takes the innermost stage's bar away."""
+        # Stages are nested, so the innermost is the newest.
         self._bars.remove_task(self._stages.popitem()[1])
         if self.draws and not self._stages:
             self._bars.stop()

@@ -1,4 +1,4 @@
-"""Results that a run which was cut off goes on with: `inputs.json` with all that bears on them, and a file per piece.
+"""Results with which an interrupted run continues: a file for each, and `inputs.json`.
 
 Every file is written under a temporary name and renamed, so a kill at any moment leaves finished
 pieces and leftovers, which are swept when the store is opened the next time.
@@ -36,21 +36,21 @@ class Store:
     def open(
         cls, directory: Path, inputs: Mapping[str, Any], *, within: Path | None = None
     ) -> Iterator[Store]:
-        """The store in a directory that is new, empty, or was begun with the same inputs; others are not touched.
+        """Open the store in a directory that is new, empty, or was begun with the same inputs.
 
         `inputs` is all that the results depend on, by name; `within` is a directory around the
         store that may hold nothing else before it is begun.
         """
-        outer, file, now = (
-            within or directory,
-            directory / INPUTS,
-            encode({"impact_gnn": __version__, **inputs}),
-        )
+        outer = within or directory
+        file = directory / INPUTS
+        now = encode({"impact_gnn": __version__, **inputs})
+        # Before anything is created: a refused directory stays as it was.
         if begins := not file.exists():
             _refuse_others(outer, directory)
         _files.require_plain(directory, directory=True)
-        with _files.no_trace(directory / INPUTS), _files.locked(directory):
+        with _files.remove_empty_parents(directory / INPUTS), _files.locked(directory):
             if file.exists():
+                # Results of other inputs must not be mixed with those of this run.
                 _refuse_changes(outer, _files.read_json(file), now)
             _files.sweep(directory)
             if not file.exists():
@@ -75,10 +75,11 @@ class Store:
         *,
         valid: Callable[[T], bool] | None = None,
     ) -> T:
-        """A piece of work: read if it was finished before and is still `valid`, otherwise made and kept."""
+        """Return a stored result if it is still `valid`; otherwise compute and store it."""
         stored = self.get(name, kind)
         if stored is None or (valid is not None and not valid(stored)):
             self.put(name, make())
+            # Read back, so that a continued run has exactly the values of an uninterrupted one.
             return self.once(name, kind, make)
         return stored
 
@@ -112,6 +113,7 @@ def _refuse_others(outer: Path, directory: Path) -> None:
     """A run that was killed before it wrote its inputs leaves a lock and temporary files only."""
     if outer.exists() and not outer.is_dir():
         raise InputError(f"{outer} is a file; choose a directory for the results.")
+    # What a run leaves that was killed before its inputs were written.
     ours = {_files.LOCK} if outer == directory else {directory.name}
     begun = {folder.name for folder in _files.leftovers(outer, INPUTS)}
     if {*(os.listdir(outer) if outer.is_dir() else ())} - ours - begun:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 
 def mask_passwords(text: str, *, is_address: bool = False) -> str:
@@ -26,3 +32,18 @@ def visible(text: str) -> str:
     """A text whose control characters are written out, so that a terminal does not obey them."""
     odd = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
     return re.sub(odd, lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def plain_template(path: Path, **filters: Callable[..., str]) -> Template:
+    """The template of a text file that is no HTML, with filters by their names."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # most commands write none
+
+    environment = Environment(  # noqa: S701 # nosec B701 - nothing to escape as HTML
+        loader=FileSystemLoader(path.parent),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters |= filters
+    return environment.get_template(path.name)

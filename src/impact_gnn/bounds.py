@@ -63,9 +63,16 @@ def shift(message: Array, time: Array, *, num_slices: int = 64, seed: int = 0) -
     )
 
 
-def w1_by_column(a: np.ndarray, b: np.ndarray) -> list[float]:
-    """Compute W1 of two samples column by column; columns are sorted."""
-    return [_w1(a[:, j], b[:, j]) for j in range(a.shape[1])]
+def w1_by_column(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Compute W1 of two samples column by column; columns are sorted.
+
+    `scipy.stats.wasserstein_distance` sorts again and takes one column at a time.
+    """
+    # Quantile functions are constant between these levels, in units of 1 / (len(a)·len(b)).
+    levels = np.union1d(np.arange(len(a) + 1) * len(b), np.arange(len(b) + 1) * len(a))
+    width = np.diff(levels) / levels[-1]
+    # Distance of the quantiles at every level [columns, levels], times its width.
+    return np.abs(a.T[:, levels[:-1] // len(b)] - b.T[:, levels[:-1] // len(a)]) @ width
 
 
 def unit_directions(columns: int, num_slices: int, seed: int) -> np.ndarray:
@@ -92,20 +99,6 @@ def as_sample(name: str, value: Array) -> np.ndarray:
     if sample.size == 0:
         raise InputError(f"{name} is empty; pass at least one value.")
     return sample
-
-
-def _w1(a: np.ndarray, b: np.ndarray) -> float:
-    """Compute W1 of two sorted samples.
-
-    `scipy.stats.wasserstein_distance` sorts again and takes 1.5 to 140 times as long.
-    """
-    if len(a) == len(b):  # the best coupling joins equal ranks
-        return float(np.abs(a - b).mean())
-    # The difference of the distribution functions between neighbouring values, times their gaps.
-    steps = np.sort(np.concatenate([a, b]))
-    share_a = np.searchsorted(a, steps[:-1], "right") / len(a)
-    share_b = np.searchsorted(b, steps[:-1], "right") / len(b)
-    return float(np.abs(share_a - share_b) @ np.diff(steps))
 
 
 def _covariance(values: np.ndarray) -> np.ndarray:

@@ -59,6 +59,16 @@ def choice(name: str, value: object, allowed: Iterable[str]) -> str:
     return value
 
 
+def keywords(function: str, options: Iterable[str], known: type) -> None:
+    """Refuse keywords that a function does not have; `known` is the `TypedDict` of those it has."""
+    names = list(known.__annotations__)
+    for name in options:
+        if name not in names:
+            raise InputError(
+                f"{function} has no option {name!r}; choose among {', '.join(map(repr, names))}."
+            )
+
+
 def array(name: str, value: Any) -> np.ndarray:
     """`value` as a numpy array that holds numbers, text or booleans, never Python objects."""
     if value is None:
@@ -77,7 +87,8 @@ def array(name: str, value: Any) -> np.ndarray:
         ) from None
     if out.dtype.hasobject:
         raise InputError(
-            f"{name} is an array of Python objects; convert it to numbers or text with .astype first."
+            f"{name} is an array of Python objects; "
+            "convert it to numbers or text with .astype first."
         )
     return out if out.dtype.isnative else out.astype(out.dtype.newbyteorder("="))
 
@@ -107,6 +118,7 @@ def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
             where = f"position {fraction[0]} is {flat[fraction[0]]}"
             raise InputError(f"{name} must be whole numbers, but {where}; bin or round them first.")
     if out.dtype.kind in "uf":
+        # As Python number: the comparison must not overflow itself.
         largest = np.abs(out).max(initial=0).item()
         if largest > np.iinfo(np.int64).max:
             raise InputError(
@@ -149,6 +161,7 @@ def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
     if num_rows is not None and len(out) != num_rows:
         raise InputError(f"{name} has {len(out)} rows for {num_rows} nodes; pass one row per node.")
     if out.dtype.kind != "f":
+        # float32 holds whole numbers up to 2^24 exactly.
         exact = out.dtype.itemsize < 4 or all(
             np.abs(out[p]).max(initial=0) <= 1 << 24 for p in _native.blocks(out)
         )
@@ -180,9 +193,10 @@ def finite(name: str, values: np.ndarray) -> None:
 
 
 def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) -> np.ndarray:
-    """Labels as int64 in −1 .. num_labels−1, where −1 is unknown; float NaN also counts as unknown."""
+    """Labels as int64 in −1 .. num_labels−1; −1 is unknown, and so is a float NaN."""
     out = array(name, value)
     if out.dtype.kind == "f":
+        # Data frames mark missing labels by NaN.
         out = np.where(np.isnan(out), -1, out)
     out = whole_numbers(name, out)
     if len(out) != num_rows:
@@ -247,9 +261,11 @@ def timestamps(name: str, value: Any, time: np.ndarray | None) -> np.ndarray:
         raise InputError(f"{name} has shape {out.shape} for {len(time)} nodes; pass one per node.")
     if not np.isfinite(out).all():
         raise InputError(f"{name} is not finite at node {int(np.isfinite(out).argmin())}; fill it.")
+    # Sorted by timestamp, periods may not decrease.
     order = np.lexsort((time, out))
     later = np.diff(time[order]) < 0
     if later.any():
+        # The first two neighbours in that order that contradict each other.
         first, second = order[int(later.argmax()) + np.arange(2)]
         raise InputError(
             f"{name} of node {first} is before that of node {second}, but its time is later "
@@ -280,7 +296,10 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
     for row, (side, size) in enumerate((("source", num_source), ("target", num_target))):
         if any(out[row, e].min() < 0 or out[row, e].max() >= size for e in _native.blocks(out, 1)):
             at = int(((out[row] < 0) | (out[row] >= size)).argmax())
-            where = f"edge {at} has {side} {out[row, at]}, but there are {size} such nodes (0 to {size - 1})"
+            where = (
+                f"edge {at} has {side} {out[row, at]}, "
+                f"but there are {size} such nodes (0 to {size - 1})"
+            )
             raise InputError(
                 f"{name} refers to a missing node: {where}; remove the edge or add the node."
             )
@@ -336,7 +355,10 @@ def mask(name: str, value: Any, num_rows: int) -> np.ndarray:
 def fits(what: str, size: float, fix: str) -> None:
     """Refuses an allocation of `size` bytes that exceeds the free memory."""
     if size > (free := _native.free_memory()):
-        too_large = f"{what} would need {size / 2**30:,.1f} GiB of memory, but {free / 2**30:,.1f} GiB are free"
+        too_large = (
+            f"{what} would need {size / 2**30:,.1f} GiB of memory, "
+            f"but {free / 2**30:,.1f} GiB are free"
+        )
         raise InputError(f"{too_large}; {fix}.")
 
 
@@ -367,26 +389,29 @@ def class_count(value: Any) -> int:
 def chronology(
     time: np.ndarray, label: np.ndarray | None, cutoff: int, called: Callable[[int], str] = str
 ) -> None:
-    """Refuses a split that cannot be learned from: one period, no labelled past, or nothing to predict."""
+    """Refuse a split with one period only, without a labelled past, or without targets."""
     times, _ = periods(time)
     if len(times) < 2:
         need = "a chronological split needs at least two periods"
         raise InputError(f"all nodes have the same time ({called(int(times[0]))}); {need}.")
+    # Split as every method will split it.
     past = time < cutoff
     if past.all():
-        none = f"no node is at or after cutoff={called(cutoff)} (the last time is {called(int(times[-1]))})"
+        last = called(int(times[-1]))
         raise InputError(
-            f"{none}, so there is nothing to predict; choose a cutoff of at most {called(int(times[-1]))}."
+            f"no node is at or after cutoff={called(cutoff)} (the last time is {last}), "
+            f"so there is nothing to predict; choose a cutoff of at most {last}."
         )
     if label is None or not (label[past] >= 0).any():
         fix = "choose a later cutoff or add labels"
         raise InputError(
-            f"no node before cutoff={called(cutoff)} has a label, so there is nothing to learn from; {fix}."
+            f"no node before cutoff={called(cutoff)} has a label, "
+            f"so there is nothing to learn from; {fix}."
         )
 
 
 def several_classes(label: np.ndarray, cutoff: str) -> None:
-    """Refuses labels before a cutoff that are all of one class: nothing can be learned from them."""
+    """Refuse labels before a cutoff that are all of one class."""
     known = label[label >= 0]
     if len(known) and (known == known[0]).all():
         raise InputError(
@@ -461,6 +486,7 @@ def ids(name: str, value: Any) -> np.ndarray:
     if out.dtype.kind not in "biufUM":
         raise InputError(f"{name} has dtype {out.dtype}; use whole numbers or text.")
     if out.dtype.kind == "U" and out.dtype.itemsize:
+        # numpy ends text at its last letter, so a NUL before it would be lost.
         letters = np.ascontiguousarray(out).view(np.uint32).reshape(*out.shape, -1)
         cut = (letters[..., :-1] == 0) & (letters[..., 1:] != 0)
         if cut.any() or ((letters >= 0xD800) & (letters < 0xE000)).any():
@@ -475,6 +501,7 @@ def distinct(name: str, values: np.ndarray) -> None:
     """Refuses repeated identifiers, naming the first one."""
     if len(np.unique(values)) != len(values):
         unique, first, count = np.unique(values, return_index=True, return_counts=True)
+        # The repeated id that comes first in the data.
         at = int(np.flatnonzero(count > 1)[first[count > 1].argmin()])
         which = (
             f"{len(values) - len(unique)} duplicate ids, first {unique[at]!s} ({count[at]} times)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import softmax
+from sklearn.metrics import confusion_matrix
 
 TINY = 1e-12
 
@@ -40,8 +41,7 @@ def saerens(
 
 def confusion_of(predicted: np.ndarray, labels: np.ndarray, num_labels: int) -> np.ndarray:
     """Count [predicted class, true class] of rows whose label is known."""
-    count = np.bincount(predicted * num_labels + labels, minlength=num_labels * num_labels)
-    return count.reshape(num_labels, num_labels).astype(np.float64)
+    return confusion_matrix(predicted, labels, labels=range(num_labels)).astype(np.float64)
 
 
 def ratio(new: np.ndarray, prior: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,60 +47,70 @@ def mean_and_error(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
     return float(difference.mean()), math.sqrt(max(variance, 0.25 / size**2))
 
 
-# Numbers per node from probabilities [n, K], labels [n], the truth [n] and the class prior [K].
+class _Scored(NamedTuple):
+    """What a metric reads: probabilities [n, K], labels [n], true labels [n], class prior [K]."""
+
+    probability: np.ndarray
+    label: np.ndarray
+    truth: np.ndarray
+    prior: np.ndarray
+
+    @property
+    def is_hit(self) -> np.ndarray:
+        return self.label == self.truth
+
+    @property
+    def true_probability(self) -> np.ndarray:
+        return _true(self.probability, self.truth)
 
 
-def _hits(
-    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
-) -> np.ndarray:
-    return (label == truth).astype(np.float64)
+# Each of the following returns a number per node [n], whose mean is the score.
 
 
-def _logs(
-    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
-) -> np.ndarray:
-    true = _true(probability, truth).astype(np.float64)
-    return np.log((1 - FLOOR) * true + FLOOR / probability.shape[1])
+def _hits(scored: _Scored) -> np.ndarray:
+    return scored.is_hit.astype(np.float64)
+
+
+def _logs(scored: _Scored) -> np.ndarray:
+    true = scored.true_probability.astype(np.float64)
+    return np.log((1 - FLOOR) * true + FLOOR / scored.probability.shape[1])
 
 
 def _true(probability: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return probability[np.arange(len(truth)), truth]
 
 
-def _recalls(
-    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
-) -> np.ndarray:
+def _recalls(scored: _Scored) -> np.ndarray:
     """Return the mean recall of the classes that occur, plus the influence of each node."""
-    is_hit = label == truth
+    truth = scored.truth
     count = np.bincount(truth)
-    recall = np.bincount(truth, is_hit) / np.maximum(count, 1)
+    recall = np.bincount(truth, scored.is_hit) / np.maximum(count, 1)
     num_classes = (count > 0).sum()
-    influence = (is_hit - recall[truth]) / count[truth]
+    # A node moves the recall of its own class only.
+    influence = (scored.is_hit - recall[truth]) / count[truth]
     return recall.sum() / num_classes + len(truth) / num_classes * influence
 
 
-def _f1s(
-    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
-) -> np.ndarray:
+def _f1s(scored: _Scored) -> np.ndarray:
     """Return the mean F1 of the classes that occur, plus the influence of each node.
 
     F1 = 2·hits / (nodes of the class + nodes with the label).
     """
-    num_labels = probability.shape[1]
-    is_hit = label == truth
+    label = scored.label
+    truth = scored.truth
+    num_labels = scored.probability.shape[1]
     count = np.bincount(truth, minlength=num_labels)
     total = np.maximum(count + np.bincount(label, minlength=num_labels), 1)
-    f1 = np.where(count > 0, 2 * np.bincount(truth, is_hit, num_labels) / total, 0.0)
+    f1 = np.where(count > 0, 2 * np.bincount(truth, scored.is_hit, num_labels) / total, 0.0)
     num_classes = (count > 0).sum()
     # A node enters the hits, the total of its class and the total of its label.
-    influence = (2 * is_hit - f1[truth]) / total[truth] - f1[label] / total[label]
+    influence = (2 * scored.is_hit - f1[truth]) / total[truth] - f1[label] / total[label]
     return f1.sum() / num_classes + len(truth) / num_classes * influence
 
 
-def _precisions(
-    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
-) -> np.ndarray:
+def _precisions(scored: _Scored) -> np.ndarray:
     """Return average precision: of two classes the rarer one's, otherwise the mean of classes."""
+    probability, _, truth, prior = scored
     count = np.bincount(truth, minlength=probability.shape[1])
     classes = np.flatnonzero(count)
     if len(count) == 2:
@@ -135,21 +146,18 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def _briers(
-    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
-) -> np.ndarray:
+def _briers(scored: _Scored) -> np.ndarray:
     """Return minus the squared distance between the probabilities and the true class."""
-    wrong = (probability.astype(np.float64) ** 2).sum(1)
-    return 2 * _true(probability, truth) - 1 - wrong
+    wrong = (scored.probability.astype(np.float64) ** 2).sum(1)
+    return 2 * scored.true_probability - 1 - wrong
 
 
-def _rankings(
-    probability: np.ndarray, label: np.ndarray, truth: np.ndarray, prior: np.ndarray
-) -> np.ndarray:
+def _rankings(scored: _Scored) -> np.ndarray:
     """Return the area under the ROC curve, one class against the others, as a mean of classes.
 
     Classes that all nodes or none have are left out; without any other, it is 1/2.
     """
+    probability, _, truth, _ = scored
     classes = [k for k in np.unique(truth) if (truth != k).any()]
     if not classes:
         return np.full(len(truth), 0.5)
@@ -192,7 +200,7 @@ class Metric:
     """A metric: numbers per node, and its display."""
 
     title: str
-    each: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+    each: Callable[[_Scored], np.ndarray]
     tilt: float = 0.0  # default tilt of labels towards rare classes
     by_log_loss: bool = False  # candidates are ranked by log-loss, which is finer than hits
     share: bool = True  # between 0 and 1, otherwise a loss that is displayed without its sign
@@ -279,7 +287,7 @@ class Scoring:
     ) -> np.ndarray:
         """Return numbers per node, whose mean is the score."""
         labels = self.labels(probability, tilt)
-        return self.rule.each(probability, labels, truth, np.array(self.prior))
+        return self.rule.each(_Scored(probability, labels, truth, np.array(self.prior)))
 
     def score(self, probability: np.ndarray, truth: np.ndarray, tilt: float | None = None) -> float:
         return float(self.each(probability, truth, tilt).mean())

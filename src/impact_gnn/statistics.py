@@ -100,8 +100,8 @@ class Estimate:
         return self.low > 0 or self.high < 0
 
 
-def paired(ours: np.ndarray, theirs: np.ndarray, *, level: float = 0.95) -> Estimate:
-    """Return the mean paired difference with Student's interval: one pair per graph, or per node.
+def paired(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
+    """Return the mean paired difference with Student's 95% interval: a pair per graph or node.
 
     Examples:
         >>> paired(np.array([0.5, 0.6, 0.7]), np.array([0.4, 0.4, 0.6]))
@@ -114,7 +114,7 @@ def paired(ours: np.ndarray, theirs: np.ndarray, *, level: float = 0.95) -> Esti
             f"add graphs or nodes."
         )
     error = float(difference.std(ddof=1) / math.sqrt(len(difference)))
-    return _estimate(float(difference.mean()), error, level, len(difference) - 1)
+    return _estimate(float(difference.mean()), error, 0.95, len(difference) - 1)
 
 
 def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> Estimate:

@@ -58,10 +58,12 @@ def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.
     times = checks.sorted_times("times", times)
     checks.choice("same_time", same_time, ("single", "double"))
     checks.choice("border", border, ("both", "upper"))
+    # The largest distance that exists on both sides of a time.
     reach = times[-1] - times
     if border == "both":
         reach = np.minimum(reach, times - times[0])
     distance = np.abs(times[None, :] - times[:, None])
+    # Beyond it only one side has neighbours, which stand in for the other.
     doubled = distance > reach[:, None]
     if same_time == "double":
         doubled |= distance == 0
@@ -194,6 +196,7 @@ def normalize_rows(weight: Array, target: Array, num_targets: int) -> Array:
         empty = xp(weight).zeros(num_targets, dtype=weight.dtype, device=weight.device)
         total = empty.index_add(0, target.long(), weight)
     else:
+        # Sums in float64 by numpy, the same bits on every machine.
         values = to_numpy(weight)
         sums = np.bincount(to_numpy(target), values, num_targets)
         total = convert_like(sums.astype(values.dtype, copy=False), weight)

@@ -8,8 +8,14 @@ negative, and not vectorise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
-from numba import njit, prange
+from numba import njit
+
+from impact_gnn import _native
 
 MOST_PARTS = 16  # of rows, that can be summed at the same time
 PART = 1 << 16  # elements below which a part is not worth a thread
@@ -22,7 +28,8 @@ def moments(
     values = np.asarray(values)
     count, pivot = _first_rows(values, group, num_groups)
     size = np.maximum(count, 1)[:, None]
-    total, squares = _sums(values, group, pivot, _parts(values, num_groups))
+    # Sums of deviations from the first row of a group, and of their squares.
+    total, squares = _sum_parts(_add_deviations, (values, group, pivot))
     mean = np.where(count[:, None] > 0, pivot + total / size, 0.0)
     return count, mean, np.maximum(squares - total**2 / size, 0.0)
 
@@ -34,20 +41,53 @@ def affine(
     values = np.asarray(values)
     # By numpy, which requests huge pages; numba does not.
     out = np.empty(values.shape, values.dtype)
-    _affine(values, group, (origin, np.ascontiguousarray(scale), goal), out)
+    tables = (origin, np.ascontiguousarray(scale), goal)
+    run_parts(_affine, len(values), values.size, (values, group, tables, out))
     return out
 
 
 def group_dot(
     left: np.ndarray, right: np.ndarray, group: np.ndarray, origin: np.ndarray
-) -> tuple[np.ndarray, ...]:
-    """Sum `left` and `left · (right − origin[g])` per group, both [G, f] in float64."""
-    return _group_dot(left, right, group, origin, _parts(left, len(origin)))
+) -> np.ndarray:
+    """Sum `left` and `left · (right − origin[g])` per group, [2, G, f] in float64."""
+    return _sum_parts(_add_products, (left, group, origin, right))
 
 
-def _parts(values: np.ndarray, num_groups: int) -> int:
-    """Return the number of parts of rows; the sums of all parts are smaller than the values."""
-    return max(1, min(MOST_PARTS, len(values) // (16 * max(num_groups, 1)), values.size // PART))
+def lookup(
+    table: np.ndarray, row: np.ndarray, column: np.ndarray, target: np.ndarray, source: np.ndarray
+) -> np.ndarray:
+    """Compute `table[row[target[e]], column[source[e]]]` for every edge e."""
+    out = np.empty(len(source), table.dtype)
+    run_parts(_lookup, len(out), len(out), (table, row, column, target, source, out))
+    return out
+
+
+def run_parts(
+    kernel: Callable[..., None], num_rows: int, num_elements: int, arrays: tuple[Any, ...]
+) -> None:
+    """Call `kernel((first, last), *arrays)` for parts of the rows, in threads."""
+    spans = _spans(num_rows, min(MOST_PARTS, num_elements // PART))
+    _native.run(kernel, [(span, *arrays) for span in spans], None)
+
+
+def _sum_parts(kernel: Callable[..., None], arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Return two sums per group [2, G, f] that `kernel` adds up; see `_add_deviations`."""
+    values, _, origin, *_ = arrays
+    # Few enough parts that their sums are smaller than the values.
+    most = min(len(values) // (16 * max(len(origin), 1)), values.size // PART)
+    spans = _spans(len(values), min(MOST_PARTS, most))
+    sums = np.zeros((len(spans), 2, *origin.shape))
+    tasks = [(span, *arrays, part) for span, part in zip(spans, sums, strict=True)]
+    _native.run(kernel, tasks, None)
+    for part in sums[1:]:
+        sums[0] += part
+    return sums[0]
+
+
+def _spans(num_rows: int, parts: int) -> list[tuple[int, int]]:
+    """Return the first row and the one after the last, for each of at least one part."""
+    parts = max(1, parts)
+    return list(pairwise(num_rows * part // parts for part in range(parts + 1)))
 
 
 @njit(cache=True)
@@ -65,57 +105,39 @@ def _first_rows(values, group, num_groups):  # type: ignore[no-untyped-def]
     return count, pivot
 
 
-@njit(parallel=True, cache=True)
-def _sums(values, group, pivot, parts):  # type: ignore[no-untyped-def]
-    rows = values.shape[0]
+@njit(cache=True, nogil=True)
+def _add_deviations(rows, values, group, pivot, sums):  # type: ignore[no-untyped-def]
     columns = np.uint64(values.shape[1])
-    sums = np.zeros((2, parts, pivot.shape[0], pivot.shape[1]))
-    for part in prange(parts):
-        total = sums[0, part]
-        square = sums[1, part]
-        for i in range(rows * part // parts, rows * (part + 1) // parts):
-            if group[i] >= 0:
-                g = np.uint64(group[i])
-                for j in range(columns):
-                    deviation = np.float64(values[i, j]) - pivot[g, j]
-                    total[g, j] += deviation
-                    square[g, j] += deviation * deviation
-    _add_parts(sums)
-    return sums[0, 0], sums[1, 0]
+    total = sums[0]
+    square = sums[1]
+    for i in range(rows[0], rows[1]):
+        if group[i] >= 0:
+            g = np.uint64(group[i])
+            for j in range(columns):
+                deviation = np.float64(values[i, j]) - pivot[g, j]
+                total[g, j] += deviation
+                square[g, j] += deviation * deviation
 
 
-@njit(parallel=True, cache=True)
-def _group_dot(left, right, group, origin, parts):  # type: ignore[no-untyped-def]
-    rows = left.shape[0]
+@njit(cache=True, nogil=True)
+def _add_products(rows, left, group, origin, right, sums):  # type: ignore[no-untyped-def]
     columns = np.uint64(left.shape[1])
-    sums = np.zeros((2, parts, origin.shape[0], origin.shape[1]))
-    for part in prange(parts):
-        total = sums[0, part]
-        dot = sums[1, part]
-        for i in range(rows * part // parts, rows * (part + 1) // parts):
-            if group[i] >= 0:
-                g = np.uint64(group[i])
-                for j in range(columns):
-                    value = np.float64(left[i, j])
-                    total[g, j] += value
-                    dot[g, j] += value * (right[i, j] - origin[g, j])
-    _add_parts(sums)
-    return sums[0, 0], sums[1, 0]
+    total = sums[0]
+    dot = sums[1]
+    for i in range(rows[0], rows[1]):
+        if group[i] >= 0:
+            g = np.uint64(group[i])
+            for j in range(columns):
+                value = np.float64(left[i, j])
+                total[g, j] += value
+                dot[g, j] += value * (right[i, j] - origin[g, j])
 
 
-@njit(cache=True)
-def _add_parts(sums):  # type: ignore[no-untyped-def]
-    """Add the parts [:, 1:] to the first, in order."""
-    for kind in range(sums.shape[0]):
-        for part in range(1, sums.shape[1]):
-            sums[kind, 0] += sums[kind, part]
-
-
-@njit(parallel=True, cache=True)
-def _affine(values, group, tables, out):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True)
+def _affine(rows, values, group, tables, out):  # type: ignore[no-untyped-def]
     origin, scale, goal = tables
     columns = np.uint64(values.shape[1])
-    for i in prange(values.shape[0]):
+    for i in range(rows[0], rows[1]):
         g = np.uint64(max(group[i], 0))
         if group[i] < 0:
             for j in range(columns):
@@ -125,10 +147,7 @@ def _affine(values, group, tables, out):  # type: ignore[no-untyped-def]
                 out[i, j] = (values[i, j] - origin[g, j]) * scale[g, j] + goal[g, j]
 
 
-@njit(parallel=True, cache=True)
-def lookup(table, row, column, target, source):  # type: ignore[no-untyped-def]
-    """Compute `table[row[target[e]], column[source[e]]]` for every edge e."""
-    out = np.empty(len(source), table.dtype)
-    for e in prange(len(out)):
+@njit(cache=True, nogil=True)
+def _lookup(edges, table, row, column, target, source, out):  # type: ignore[no-untyped-def]
+    for e in range(edges[0], edges[1]):
         out[e] = table[row[target[e]], column[source[e]]]
-    return out

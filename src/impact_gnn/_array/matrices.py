@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from impact_gnn._array import group_kernels
 
@@ -37,7 +37,8 @@ def apply(
     out = np.array(values, order="C")
     turned = np.swapaxes(maps, 1, 2)
     if values.shape[1] <= NARROW:
-        _narrow_map(values, group, np.ascontiguousarray(turned, np.float64), center, out)
+        arrays = (values, group, np.ascontiguousarray(turned, np.float64), center, out)
+        group_kernels.run_parts(_narrow_map, len(values), maps[0].size * len(values), arrays)
         return out
     turned = turned.astype(values.dtype, copy=False)
     for g, rows in _blocks(group, len(maps)):
@@ -89,23 +90,20 @@ def _blocks(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarra
             yield int(g), order[low : min(low + BLOCK, starts[g + 1])]
 
 
-@njit(parallel=True, cache=True)
-def _narrow_map(values, group, turned, center, out):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True)
+def _narrow_map(rows, values, group, turned, center, out):  # type: ignore[no-untyped-def]
     # Columns of the maps are added up, so that the inner loop is over neighbours in memory and
     # vectorises.
-    rows = values.shape[0]
     width = np.uint64(values.shape[1])
-    parts = group_kernels.MOST_PARTS
-    for part in prange(parts):
-        total = np.empty(values.shape[1])
-        for i in range(rows * part // parts, rows * (part + 1) // parts):
-            if group[i] >= 0:
-                g = np.uint64(group[i])
+    total = np.empty(values.shape[1])
+    for i in range(rows[0], rows[1]):
+        if group[i] >= 0:
+            g = np.uint64(group[i])
+            for a in range(width):
+                total[a] = center[g, a]
+            for b in range(width):
+                deviation = values[i, b] - center[g, b]
                 for a in range(width):
-                    total[a] = center[g, a]
-                for b in range(width):
-                    deviation = values[i, b] - center[g, b]
-                    for a in range(width):
-                        total[a] += deviation * turned[g, b, a]
-                for a in range(width):
-                    out[i, a] = total[a]
+                    total[a] += deviation * turned[g, b, a]
+            for a in range(width):
+                out[i, a] = total[a]

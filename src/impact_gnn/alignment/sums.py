@@ -47,6 +47,7 @@ class Communities:
             known = np.where(is_target, known.dtype.type(0), known.reshape(-1))
         known = checks.labels("label", known, num_nodes)
         times, period = periods(node_time)
+        # At least one, so that shapes stay valid without any label.
         num_labels = max(int(known.max()) + 1, 1)
         if len(times) * num_labels >= np.iinfo(np.int32).max:
             raise InputError(
@@ -100,6 +101,7 @@ class Moments:
     def merge(self, other: Moments) -> Moments:
         """Return the moments of both sets of rows together."""
         count = self.count + other.count
+        # The pairwise update of means and squares by Chan et al.: exact in any order of blocks.
         share = (other.count / where(count > 0, count, 1.0))[:, None]
         step = other.mean - self.mean
         squares = self.squares + other.squares + step * step * self.count[:, None] * share

@@ -23,9 +23,9 @@ from impact_gnn.methods import Kind, Method, ModelKind, Needs, Part
 INITIAL = (
     "plain",
     "trees:features+history",
-    "trees:history",
     "trees:labels",
     "labels",
+    "trees:history",
     "linear:labels",
     "features",
     "trees:plain",
@@ -135,7 +135,7 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     | standardize | as center; and features drift | 1.4 / −.1 / .2 / −1.6; +.2 |
     | jjnorm | label mix holds / uncertain / not testable / violated (lost .023 on ogbn-arxiv) | .5 / −.1 / .1 / −1.5 |
     | jjnorm | decay is common / is not | +.2 / −.2 |
-    | pmp | connectivity separable / uncertain / not testable / not: the paper's first choice | .8 / .3 / .3 / 0 |
+    | pmp | connectivity (direct, or along the first path) separable / uncertain / not testable / not | .8 / .3 / .3 / 0 |
     | genpmp | as pmp; and periods weighted by their nodes explain clearly more / do not | +.2 / −.3 |
     | mmp | the paper advises against it: it uses half of the neighbours | −.6 |
     | pny | connectivity separable / otherwise; only on small graphs | .6 / 0 |
@@ -143,6 +143,7 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
     | ends | target nodes are connected through nodes without a time, where weights by edge do nothing: judgement | .2 |
     | recency | label mix or features change / both hold: nothing to forget | .5 / −.3 |
     | recency-fast | label mix fails / otherwise | .4 / −.4 |
+    | window | label mix fails / otherwise | .3 / −.5 |
     | features | no edges at all / connectivity fails / otherwise | 1 / −.6 / −1 |
     | any | it removes the share s of the measured shift of messages and keeps the classes apart | +.5·s |
 
@@ -283,7 +284,7 @@ def offers_of(graph: TemporalGraph) -> frozenset[Needs]:
 
 def _possible(graph: TemporalGraph) -> list[str]:
     """Methods that are applicable to this graph, simple ones first."""
-    methods = ["plain", "recency", "recency-fast", "features", *GRAPH]
+    methods = ["plain", "recency", "recency-fast", "window", "features", *GRAPH]
     if graph.x is not None:  # messages of degrees alone are not aligned
         columns = graph.x.shape[1]
         few = (
@@ -302,24 +303,24 @@ def _prior_scores(
     diagnosis: Diagnosis, graph: TemporalGraph
 ) -> Iterator[tuple[str, tuple[float, str]]]:
     """Yield every part with its prior score and the reason."""
-    mix, drift = diagnosis.label_mix.status, diagnosis.feature_drift.status
-    connections, common, measured = (
-        diagnosis.separability,
-        diagnosis.decay.status,
-        _removed(diagnosis),
-    )
+    mix = diagnosis.label_mix.status
+    drift = diagnosis.feature_drift.status
+    connections = diagnosis.separability
     separable = connections.status
+    common = diagnosis.decay.status
+    measured = _removed(diagnosis)
 
     def part(name: str, prior_score: float, why: str) -> tuple[str, tuple[float, str]]:
         if name not in measured:
             return name, (prior_score, why)
         share, apart = measured[name]
-        what = (
-            f"removes {share:.0%} of the shift" if share >= 0 else f"adds {-share:.0%} to the shift"
-        )
+        what = f"removes {share:.0%} of the shift"
+        if share < 0:
+            what = f"adds {-share:.0%} to the shift"
         if not apart:
             what += " but mixes the classes"
-        return name, (prior_score + 0.5 * (share if apart else min(share, 0.0)), f"{why} ({what})")
+            share = min(share, 0.0)
+        return name, (prior_score + 0.5 * share, f"{why} ({what})")
 
     yield part("labels", 1.5, "neighbours' labels are the strongest input on most graphs")
     by_mix = {HOLDS: 1.5, UNCERTAIN: 0.0, NOT_TESTABLE: 0.3, VIOLATED: -1.5}[mix]
@@ -337,28 +338,34 @@ def _prior_scores(
     yield part("jjnorm", scaled, f"label mix: {mix}, common decay: {common}")
     first = {HOLDS: 0.8, UNCERTAIN: 0.3, NOT_TESTABLE: 0.3, VIOLATED: 0.0}[separable]
     yield part("pmp", first, f"separable connectivity: {separable}")
-    sizes, distance = connections.per_node, connections.statistic
+    sizes = connections.per_node
+    distance = connections.statistic
     uneven = sizes is not None and distance is not None and sizes.low > distance + UNEVEN
-    gain = "explain" if uneven else "do not explain"
-    yield part(
-        "genpmp",
-        first + (0.2 if uneven else -0.3),
-        f"sizes of periods {gain} more of the connections",
-    )
+    by_size = first - 0.3
+    words = "sizes of periods do not explain more of the connections"
+    if uneven:
+        by_size = first + 0.2
+        words = "sizes of periods explain more of the connections"
+    yield part("genpmp", by_size, words)
     yield part("mmp", -0.6, "uses older neighbours only")
     yield part("pny", 0.6 if separable == HOLDS else 0.0, f"separable connectivity: {separable}")
     sided = connections.symmetry is not None and connections.symmetry.high < 1 - ASYMMETRIC
-    words = "past and future neighbours differ" if sided else "past and future neighbours are alike"
-    yield part("snapshot", 0.4 if sided else -0.4, words)
+    as_of = -0.4
+    words = "past and future neighbours are alike"
+    if sided:
+        as_of = 0.4
+        words = "past and future neighbours differ"
+    yield part("snapshot", as_of, words)
     yield part("ends", 0.2, "nodes are connected through nodes without a time")
     moving = VIOLATED in (mix, drift) or UNCERTAIN in (mix, drift)
-    why = (
-        "labels or features change, so recent nodes are more informative"
-        if moving
-        else "older labels are as informative as recent ones"
-    )
-    yield part("recency", 0.5 if moving else -0.3, why)
+    recent = -0.3
+    why = "older labels are as informative as recent ones"
+    if moving:
+        recent = 0.5
+        why = "labels or features change, so recent nodes are more informative"
+    yield part("recency", recent, why)
     yield part("recency-fast", 0.4 if mix == VIOLATED else -0.4, f"label mix: {mix}")
+    yield part("window", 0.3 if mix == VIOLATED else -0.5, f"label mix: {mix}")
     bare = not any(relation.num_edges for relation in graph.relations.values())
     alone = -0.6 if separable == VIOLATED else -1.0
     if bare:
@@ -371,11 +378,10 @@ def _removed(diagnosis: Diagnosis) -> dict[str, tuple[float, bool]]:
     if diagnosis.shift is None or diagnosis.shift.methods["plain"].overall < LEAST_SHIFT:
         return {}
     plain = diagnosis.shift.methods["plain"]
-    least = (
-        0.0
-        if (plain.separation or 0.0) < LEAST_SEPARATION
-        else STILL_APART * (plain.separation or 0.0)
-    )
+    separation = plain.separation or 0.0
+    least = 0.0
+    if separation >= LEAST_SEPARATION:
+        least = STILL_APART * separation
     return {
         name: (max(-1.0, 1 - one.overall / plain.overall), one.separation >= least)
         for name, one in diagnosis.shift.methods.items()

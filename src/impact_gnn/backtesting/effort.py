@@ -5,26 +5,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from impact_gnn.estimators import Candidate, Inputs, ModelSpec, spec_of
 from impact_gnn.estimators.trees import ROWS, rounds_of
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.methods import ModelKind
-from impact_gnn.propagation.smoothing import CHOICES, STEPS
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Work units of the search, number of folds, and number of seeds of every final fit."""
+    """What a search may spend: in fits of the baseline, folds, and seeds of every final fit."""
 
-    work: float  # units, about seconds on one core; more on graphs of more than `SMALL` labels
+    fits: float
     folds: int
     seeds: int
 
 
-EFFORTS = {"quick": Effort(30, 2, 1), "normal": Effort(120, 2, 2), "thorough": Effort(600, 3, 4)}
-SMALL, GROWTH = 10_000, 0.35  # work grows as labels beyond SMALL to the power of GROWTH
+EFFORTS = {"quick": Effort(6, 2, 1), "normal": Effort(24, 2, 2), "thorough": Effort(120, 3, 4)}
+SMALL = 10_000  # labels or nodes up to which seeds and explanations are cheap
+LEAST_FIT = 0.7  # work of a fit of the baseline, at least: small graphs are searched further
 
 
 @dataclass(frozen=True)
@@ -59,50 +57,72 @@ class Size:
             label_hops=labels,
         )
 
-    def allowed(self, effort: Effort) -> float:
-        return effort.work * max(1.0, self.rows / SMALL) ** GROWTH
+
+def allowed_work(effort: Effort, baseline: float) -> float:
+    """Work units of a search; `baseline` is the cost of one fit of the baseline."""
+    return effort.fits * (LEAST_FIT + baseline)
+
+
+# Seconds on one core, fitted to the fits of quick runs on twelve graphs (`bench search`).
+EACH = 0.07  # a fit on the smallest graph
+EACH_NETWORK = 0.15  # and its training steps
+HOP = 2e-10  # an edge and a column; candidates with the same weights share their hops
+SMOOTHING = 2e-8  # an edge or node and a class, for all settings of the smoothing
+MULTIPLY_ADD = 7.5e-11  # a weight and a row, forward and backward
+UNIT = 4e-9  # a hidden unit and a row: norm, activation and dropout
+INPUT = 1.1e-9  # an input column and a row of a linear model
+EPOCHS = 28  # of a network on few rows, in validation and refit, with early stopping
+LINEAR_EPOCHS = 50
+MOST_ROWS_READ = 1.5e6  # by all steps of a training
+MESSAGE = 4e-10  # an edge and a column of a network over the graph
+GRAPH_EPOCHS = 70
+TREE = 1e-5
+TREE_VALUE = 3e-9  # a row and a column of a tree
+TREE_PREDICTION = 3.4e-8  # a node
 
 
 def cost(candidate: Candidate, size: Size, model: str) -> float:
     """Work units of a fit (validation and refit) and its hops; `model` is the default model.
 
-    The factors come from measured fits on small and large graphs. They are accurate to a factor of
-    two, which is enough to decide what fits into an effort.
+    A unit is about a second on one core. A test compares the costs with measured fits.
     """
     method, spec = candidate.method, spec_of(candidate.model or model)
-    columns = size.features if "features" not in method else size.features / max(size.hops, 1)
+    columns = float(size.features)
+    reads_graph = spec.network is not None and spec.network.reads_graph
+    if "features" in method or reads_graph:
+        columns /= max(size.hops, 1)
     if "labels" in method:
         columns += size.classes * size.label_hops
     snapshots = 1 + 0.1 * size.periods * ("snapshot" in method)
-    total = EACH + 1e-9 * size.edges * columns * snapshots
+    total = EACH + HOP * size.edges * columns * snapshots
     if "smooth" in method:
-        total += 2e-9 * (len(CHOICES) + 2) * STEPS * (size.edges + size.nodes) * size.classes
+        total += SMOOTHING * (size.edges + size.nodes) * size.classes
     if spec.network is not None:
-        total += EACH_NETWORK + _network_cost(spec, size, columns, "labels" in method)
+        total += spec.cost * _network_cost(spec, size, columns, "labels" in method)
     elif spec.kind is ModelKind.TREES:
         rows = min(size.rows, ROWS)
         trees = size.classes * min(100, 0.8 * rounds_of(rows, columns, size.classes))
-        total += trees * (6e-4 + 7e-9 * rows * max(50.0, 0.2 * columns))
+        values = rows * max(50.0, 0.2 * columns)  # trees see a sample of many columns
+        total += trees * (TREE + TREE_VALUE * values + TREE_PREDICTION * size.nodes)
     return total * math.prod(part.cost for part in method.parts)
 
 
 def _network_cost(spec: ModelSpec, size: Size, columns: float, label_hops: bool) -> float:
-    """Units of work of training a network over so many input columns."""
+    """Work units of training a network over so many input columns."""
     assert spec.network is not None
     hidden = spec.network.hidden
     if spec.network.reads_graph:
-        return 30 * (6 * size.edges * columns + 12 * size.nodes * columns * hidden) / 2e10
+        messages = MESSAGE * size.edges * (columns + hidden)
+        layers = size.nodes * hidden * (MULTIPLY_ADD * columns + UNIT)
+        return EACH_NETWORK + GRAPH_EPOCHS * (messages + layers)
+    if spec.kind is ModelKind.LINEAR:
+        rows_read = min(LINEAR_EPOCHS * size.rows, MOST_ROWS_READ)
+        return rows_read * columns * (MULTIPLY_ADD * size.classes + INPUT)
     branches = size.hops + (size.label_hops if label_hops else 0)
     weights = hidden * (columns + hidden * branches)
-    if spec.kind is ModelKind.LINEAR:
-        weights = columns * size.classes
-    # rows that are read while the number of epochs is chosen and in the final training
-    rows_read = min(200 * size.rows, float(np.clip(50 * size.rows, 1e6, 2e6)))
-    return rows_read * 6 * weights / 8e10 * spec.cost
-
-
-EACH = 0.2  # work of a fit on the smallest graph: hops and folds
-EACH_NETWORK = 0.8  # and of the training steps of a network
+    rows_read = min(EPOCHS * size.rows, MOST_ROWS_READ)
+    per_row = MULTIPLY_ADD * weights + UNIT * hidden * (branches + 1)
+    return EACH_NETWORK + rows_read * per_row
 
 
 def _width(graph: TemporalGraph, kind: str) -> int:

@@ -23,7 +23,7 @@ from impact_gnn.methods import BUILTIN, Method, Part
 BUILTIN_PARTS = frozenset(part.name for part in BUILTIN)
 BUILTIN_MODELS = frozenset(MODELS)
 
-MIN_PARALLEL_WORK = 60.0  # units; for less, starting processes takes longer than it saves
+MIN_PARALLEL_WORK = 20.0  # work units; below, starting processes takes longer than they save
 
 _one_fit = threading.Lock()  # torch has one random state per process
 

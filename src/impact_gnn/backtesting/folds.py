@@ -8,7 +8,7 @@ import numpy as np
 
 from impact_gnn.backtesting.prior_forecast import forecast_prior
 from impact_gnn.checks import InputError, TooShort
-from impact_gnn.engines import Engine, or_memory
+from impact_gnn.engines import Engine, as_engine
 from impact_gnn.graph import TemporalGraph
 
 LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
@@ -36,7 +36,7 @@ class Window:
     def longest(cls, graph: TemporalGraph, most: int) -> Window:
         """The last labelled periods of a view, at most `most`, with at least half of the labels before."""
         times = np.unique(graph.time[graph.label >= 0])
-        return cls.of(graph, int(times[-graph.hideable(most)]), int(times[-1]))
+        return cls.of(graph, int(times[-graph.max_hidden_periods(most)]), int(times[-1]))
 
     def __str__(self) -> str:
         return self.name or "-".join(dict.fromkeys(map(str, (self.first, self.last))))
@@ -67,7 +67,7 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
         >>> [str(one) for one in windows(graph.masked(7), 3)], [str(one) for one in windows(graph.masked(6), 2)]
         (['4', '5', '6'], ['2-3', '4-5'])
     """
-    graph.hidden_from("a back-test needs")
+    graph.require_cutoff("a back-test needs")
     if count < 1:
         raise InputError(f"folds={count} must be at least 1.")
     times, sizes = np.unique(graph.time[graph.label >= 0], return_counts=True)
@@ -161,7 +161,7 @@ def _inside(graph: TemporalGraph, window: Window) -> np.ndarray:
 
 def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) -> Fold:
     """The fold that predicts a window of a view; the graph as it was then is made by the engine."""
-    then = or_memory(engine).graph(graph, upto=window.last)
+    then = as_engine(engine).graph(graph, upto=window.last)
     rows = _inside(then, window)
     past = then.masked(window.first)
     return Fold(

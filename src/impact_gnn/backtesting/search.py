@@ -28,7 +28,7 @@ from impact_gnn.backtesting.candidates import (
     neighbours_of,
     time_corrections,
 )
-from impact_gnn.backtesting.effort import EFFORTS, Size, cost
+from impact_gnn.backtesting.effort import EFFORTS, Size, allowed_work, cost
 from impact_gnn.backtesting.fits import (
     FitResult,
     FitTask,
@@ -60,7 +60,7 @@ from impact_gnn.backtesting.scores import Scores, Unit
 from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import InputError
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
-from impact_gnn.engines import Engine, or_memory
+from impact_gnn.engines import Engine, as_engine
 from impact_gnn.estimators import Candidate, FitSettings, Pipeline
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.methods import Method
@@ -139,7 +139,7 @@ def backtest(
         raise InputError(f"seeds={seeds} must be at least 1.")
     graph = as_temporal_graph(graph)
     view = graph.masked(graph.infer_cutoff() if cutoff is None else cutoff)
-    checks.several_classes(view.label, view.name_of(view.hidden_from("a back-test needs")))
+    checks.several_classes(view.label, view.name_of(view.require_cutoff("a back-test needs")))
     wanted = None
     if candidates is not None:
         wanted = list(dict.fromkeys([BASELINE, *map(Candidate.of, candidates)]))
@@ -156,7 +156,7 @@ def backtest(
         pipeline=pipeline,
         budget=budget,
         refits=refits,
-        engine=or_memory(engine),
+        engine=as_engine(engine),
         jobs=jobs,
         progress=watched(progress),
         advice=advice,
@@ -231,7 +231,7 @@ class Search:
         scratch = self.engine.child("size")
         self.size = Size.of(self.pipeline.inputs(self.graph, scratch))
         scratch.clear()
-        self.allowed = self.size.allowed(EFFORTS[self.effort])
+        self.allowed = allowed_work(EFFORTS[self.effort], self.unit_cost(Unit(BASELINE, "")))
 
     def search(self) -> None:
         """Evaluates different candidates first, then neighbours of the best in rounds."""

@@ -315,7 +315,7 @@ class EnsembleSelection:
     def fit_calibration(self, ensemble: EnsembleSpec) -> Calibration:
         """The calibration of this ensemble, by its own predictions for all folds."""
         folds = [self.predict(k, ensemble) for k in range(len(self.holdouts))]
-        drift = prior_drift(self.graph, self.graph.hidden_from("a calibration needs"))
+        drift = prior_drift(self.graph, self.graph.require_cutoff("a calibration needs"))
         return fit_calibration(folds, metric=self.metric, drift=drift)
 
     def check_each_fold(self, ensemble: EnsembleSpec) -> list[FoldCheck]:

@@ -71,6 +71,7 @@ def guarded(work: Callable[[], None]) -> None:
         _end(str(error), BAD_INPUT)
     except WorkerLost as error:
         _end(str(error), FAILED)
+    # Torch reports a lack of memory as a RuntimeError; others are bugs.
     except (MemoryError, RuntimeError) as error:
         message = " ".join(str(error).split()) or "no more is available"
         if isinstance(error, RuntimeError) and not re.search(OUT_OF_MEMORY, message):
@@ -91,6 +92,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     A parameter whose type is a dataclass of `options` is replaced by the fields of that class. A
     JSON path that cannot be written is refused before any work.
     """
+    # Typer reads signatures, so that a group must look like its fields.
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     parameters: list[Parameter] = []

@@ -43,19 +43,18 @@ def check(graph: Graph, source: GraphOptions, json: Json = None) -> None:
     from impact_gnn._codec import encode
     from impact_gnn.report.numbers import period_named
 
-    loaded = source.load(graph)
-    time = loaded.cutoff
-    masked = loaded.graph
-    if loaded.notes:
-        console.print("\n".join(loaded.notes) + "\n")
-    labels = loaded.graph.y
+    reading, time = source.load(graph)
+    masked = reading.graph
+    if reading.notes:
+        console.print("\n".join(reading.notes) + "\n")
+    labels = reading.graph.y
     if time is None and labels is not None and (labels >= 0).any():
-        time = loaded.graph.infer_cutoff()
+        time = reading.graph.infer_cutoff()
     if time is not None:
         # refuses an invalid cutoff; encoders are fitted on older nodes
-        masked = loaded.graph.masked(time)
+        masked = reading.graph.masked(time)
     num_features = masked.nodes[masked.target].num_features
-    summary = replace(loaded.graph.summary(), num_features=num_features)
+    summary = replace(reading.graph.summary(), num_features=num_features)
     console.print(str(summary))
     for node_type, nodes in masked.nodes.items():
         if nodes.columns is not None:
@@ -67,7 +66,7 @@ def check(graph: Graph, source: GraphOptions, json: Json = None) -> None:
         console.print(f"targets   {int(is_target.sum()):,} nodes from {since} on")
         if masked.y is not None and (count := int(((masked.y < 0) & ~is_target).sum())):
             console.print(f"{count:,} unlabelled nodes before {since} are not predicted")
-    write_json(json, encode(summary) | {"inferred_cutoff": time, "taken_for": loaded.notes})
+    write_json(json, encode(summary) | {"inferred_cutoff": time, "taken_for": reading.notes})
 
 
 @command
@@ -141,6 +140,6 @@ def generate(
         mean_degree=mean_degree,
         seed=seed,
     )
-    with _files.alone(out):
+    with _files.exclusive_scratch(out):
         generated.save(out)
     console.print(f"{generated} saved to {out}")

@@ -21,7 +21,6 @@ from impact_gnn.cli.options import (
     Graph,
     GraphOptions,
     Json,
-    LoadedGraph,
     ModelOptions,
     SearchOptions,
     Since,
@@ -61,36 +60,25 @@ def run(
     if out is None:
         name = "database" if is_database(graph) else Path(graph).resolve().stem
         out = Path("impact-run", name)
-    budget = search.budget_seconds
+    keywords = search.keywords() | model.keywords()  # refuses a bad one before the graph is read
     typed = [mask_passwords(argument, is_address=True) for argument in sys.argv[1:]]
     with context.obj as watcher, _scratch_directory(out, engine.scratch) as scratch:
-        loaded = _load_and_report(watcher, graph, source)
+        loaded, cutoff = _load_and_report(watcher, graph, source)
         watcher.say(
             f"metric {model.metric} (--metric), effort {search.effort} (--effort), "
             f"output {out} (--out)"
         )
-        chosen_engine = engine.choose(watcher, loaded.graph, scratch)
+        chosen_engine = engine.choose(watcher, loaded, scratch)
         summary = ig.run(
-            loaded.graph,
+            loaded,
             out,
-            cutoff=loaded.cutoff,
-            model=model.model,
-            candidates=search.candidate_names,
-            effort=search.effort,
-            folds=search.folds,
-            seeds=search.seeds,
-            budget=budget,
-            metric=model.metric,
-            class_weight=model.class_weight_or_none,
-            hops=model.hops,
-            undirected=not model.directed,
-            embed=model.embed,
+            cutoff=cutoff,
             seed=seed,
             table=table,
             engine=chosen_engine,
-            jobs=search.num_jobs,
             progress=watcher,
             command=shlex.join(["impact", *typed]),
+            **keywords,
         )
         chosen_engine.clear()
     write_json(json, summary)
@@ -133,10 +121,9 @@ def diagnose(
 ) -> None:
     """Measure the shift and check the assumptions behind each correction."""
     with context.obj as watcher:
-        loaded = _load_and_report(watcher, graph, source)
-        time = loaded.graph.infer_cutoff() if loaded.cutoff is None else loaded.cutoff
-        view = loaded.graph.masked(time)
-        chosen_engine = engine.choose(watcher, loaded.graph)
+        loaded, cutoff = _load_and_report(watcher, graph, source)
+        view = loaded.masked(cutoff)
+        chosen_engine = engine.choose(watcher, loaded)
         diagnosis = ig.diagnose(view, engine=chosen_engine, progress=watcher)
     advice = ig.advise(diagnosis, view)
     console.print(f"{diagnosis}\n\n{advice}")
@@ -156,28 +143,17 @@ def backtest(
     """Evaluate candidates on the graph's own past, and select an ensemble."""
     from impact_gnn.job.run import model_for
 
-    pipeline = ig.Pipeline(
-        model_for(model.model),
-        hops=model.hops,
-        undirected=not model.directed,
-        embed=model.embed,
-        metric=model.metric,
-        class_weight=model.class_weight_or_none,
-    )
+    keywords = search.keywords() | {"seeds": search.seeds or 1}
+    pipeline = ig.Pipeline(**model.keywords() | {"model": model_for(model.model)})
     with context.obj as watcher:
-        loaded = _load_and_report(watcher, graph, source)
+        loaded, cutoff = _load_and_report(watcher, graph, source)
         result = ig.backtest(
-            loaded.graph,
-            candidates=search.candidate_names,
-            effort=search.effort,
-            folds=search.folds,
-            seeds=search.seeds or 1,
-            cutoff=loaded.cutoff,
+            loaded,
+            cutoff=cutoff,
             pipeline=pipeline,
-            budget=search.budget_seconds,
             progress=watcher,
-            engine=engine.choose(watcher, loaded.graph),
-            jobs=search.num_jobs,
+            engine=engine.choose(watcher, loaded),
+            **keywords,
         )
     console.print(str(result))
     write_json(json, result)
@@ -225,11 +201,17 @@ def predict(
     if ids is not None and note is not None:
         notes.append(note)
         _print_note(note)
+    # The note is printed above; the library would warn of the same.
     with _files.atomic_file(path) as temporary, catch_warnings():
         if note is not None:
             filterwarnings("ignore", re.escape(note))
         summary = write_predictions(
-            new_graph, ensemble, temporary, nodes=ids, cutoff=cutoff, engine=chosen_engine
+            new_graph,
+            ensemble,
+            temporary,
+            nodes=ids,
+            cutoff=cutoff,
+            engine=chosen_engine,
         )
         _refuse_existing(out, path)  # a user may have saved one meanwhile
     console.print(f"{summary.count:,} predictions in {path}")
@@ -266,14 +248,15 @@ def _scratch_directory(out: Path, parent: Path | None) -> Iterator[Path]:
 
     It lies next to `out`, or in `parent`, and belongs to this run alone: runs may share a parent.
     """
-    from impact_gnn._files import is_locked, no_trace, safe_name
+    from impact_gnn._files import is_locked, remove_empty_parents, safe_name
 
     out = out.absolute()
     scratch = out.with_name(f"{out.name}.scratch")
     if parent is not None:
         scratch = parent.absolute() / f"{safe_name(str(out))}.scratch"
+    # A scratch directory that was there may belong to an interrupted run.
     is_new = not scratch.exists()
-    with no_trace(scratch / "hops"):
+    with remove_empty_parents(scratch / "hops"):
         try:
             yield scratch
         except ig.InputError:
@@ -285,26 +268,27 @@ def _scratch_directory(out: Path, parent: Path | None) -> Iterator[Path]:
         scratch.rmdir()
 
 
-def _load_and_report(watcher: Watcher, graph: str, source: GraphOptions) -> LoadedGraph:
-    """Load the graph; report guessed column roles and the cutoff, and the options for them."""
+def _load_and_report(
+    watcher: Watcher, name: str, source: GraphOptions
+) -> tuple[ig.TemporalGraph, int]:
+    """Load the graph and its cutoff; report guessed column roles and the options for them."""
     from impact_gnn.data.spec import TOML
 
     watcher.say("reading the graph")  # not its address, which may contain a password
-    loaded = source.load(graph)
-    if loaded.notes and source.roles is None and not Path(graph, TOML).exists():
-        loaded.notes.append(
-            f"these column roles are guessed; impact init writes them to a {TOML} to edit"
-        )
-    for note in loaded.notes:
+    reading, cutoff = source.load(name)
+    graph = reading.graph
+    notes = reading.notes
+    if notes and source.roles is None and not Path(name, TOML).exists():
+        notes.append(f"these column roles are guessed; impact init writes them to a {TOML} to edit")
+    for note in notes:
         watcher.say(note)
-    if source.cutoff is None:
-        time = loaded.graph.infer_cutoff()
-        labels = loaded.graph.y
+    if cutoff is None:
+        cutoff = graph.infer_cutoff()
         reason = "the first period after the last label"
-        if labels is not None and (labels[loaded.graph.time >= time] >= 0).any():
+        if graph.y is not None and (graph.y[graph.time >= cutoff] >= 0).any():
             reason = "the last period, whose labels are masked"
-        watcher.say(f"cutoff {loaded.graph.name_of(time)}, {reason} (--cutoff)")
-    return loaded
+        watcher.say(f"cutoff {graph.name_of(cutoff)}, {reason} (--cutoff)")
+    return graph, cutoff
 
 
 def load_model_and_graph(

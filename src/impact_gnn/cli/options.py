@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -13,6 +13,7 @@ import impact_gnn as ig
 
 if TYPE_CHECKING:
     from impact_gnn._progress import Watcher
+    from impact_gnn.data.tables import Reading
     from impact_gnn.graph import Periods
 
 GRAPH_HELP = (
@@ -43,15 +44,6 @@ Period = Annotated[
 
 
 @dataclass(frozen=True)
-class LoadedGraph:
-    """A graph, the requested cutoff as one of its times, and notes on how columns were read."""
-
-    graph: ig.TemporalGraph
-    cutoff: int | None
-    notes: list[str]
-
-
-@dataclass(frozen=True)
 class TableOptions:
     """How the tables of a graph are read."""
 
@@ -69,17 +61,20 @@ class TableOptions:
         cutoff: str | None = None,
         period: str | Periods | None = None,
         verify: bool = True,
-    ) -> LoadedGraph:
+    ) -> Reading:
         """Read the graph at a path or address; `verify` compares a saved one with its checksums."""
         from impact_gnn import _files
         from impact_gnn.data.files import read
 
         matrix = None if self.features is None else _files.open_array(self.features)
-        loaded = read(
-            graph, verify=verify, period=period, cutoff=cutoff, roles=self.roles, features=matrix
+        return read(
+            graph,
+            verify=verify,
+            period=period,
+            cutoff=cutoff,
+            roles=self.roles,
+            features=matrix,
         )
-        time = None if cutoff is None else loaded.graph.when(cutoff)
-        return LoadedGraph(loaded.graph, time, loaded.notes)
 
 
 @dataclass(frozen=True)
@@ -89,9 +84,10 @@ class GraphOptions(TableOptions):
     cutoff: Cutoff = None
     period: Period = None
 
-    def load(self, graph: str) -> LoadedGraph:
-        """Read the graph with these options."""
-        return self.read(graph, cutoff=self.cutoff, period=self.period)
+    def load(self, graph: str) -> tuple[Reading, int | None]:
+        """Read the graph with these options; also return the cutoff as one of its times."""
+        reading = self.read(graph, cutoff=self.cutoff, period=self.period)
+        return reading, None if self.cutoff is None else reading.graph.when(self.cutoff)
 
 
 @dataclass(frozen=True)
@@ -117,7 +113,9 @@ class SearchOptions:
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1, max=1000, help="Seeds of every final fit (run) or per fold (backtest)."
+            min=1,
+            max=1000,
+            help="Seeds of every final fit (run) or per fold (backtest).",
         ),
     ] = None
     budget: Annotated[
@@ -128,22 +126,19 @@ class SearchOptions:
         str, typer.Option(help="Fits at once, a number or auto; the result does not depend on it.")
     ] = "auto"
 
-    @property
-    def num_jobs(self) -> int | str:
-        """The number of jobs, or "auto"."""
-        return int(self.jobs) if self.jobs.isdecimal() else self.jobs
-
-    @property
-    def candidate_names(self) -> list[str] | None:
-        """The names between the commas; None lets the search choose candidates."""
-        if self.candidates is None:
-            return None
-        return [name.strip() for name in self.candidates.split(",") if name.strip()]
-
-    @property
-    def budget_seconds(self) -> float | None:
-        """The budget in seconds, None for no limit."""
-        return None if self.budget is None else seconds(self.budget)
+    def keywords(self) -> dict[str, Any]:
+        """The options as keywords of `run` and `backtest`."""
+        candidates = None
+        if self.candidates is not None:
+            candidates = [name.strip() for name in self.candidates.split(",") if name.strip()]
+        return {
+            "candidates": candidates,
+            "effort": self.effort,
+            "folds": self.folds,
+            "seeds": self.seeds,
+            "budget": None if self.budget is None else seconds(self.budget),
+            "jobs": int(self.jobs) if self.jobs.isdecimal() else self.jobs,
+        }
 
 
 @dataclass(frozen=True)
@@ -180,10 +175,16 @@ class ModelOptions:
         ),
     ] = "none"
 
-    @property
-    def class_weight_or_none(self) -> str | None:
-        """The weighting, None for no weights."""
-        return None if self.class_weight == "none" else self.class_weight
+    def keywords(self) -> dict[str, Any]:
+        """The options as keywords of `run` and `Pipeline`."""
+        return {
+            "model": self.model,
+            "metric": self.metric,
+            "class_weight": None if self.class_weight == "none" else self.class_weight,
+            "hops": self.hops,
+            "undirected": not self.directed,
+            "embed": self.embed,
+        }
 
 
 @dataclass(frozen=True)

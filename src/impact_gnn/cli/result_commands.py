@@ -140,11 +140,11 @@ def audit(
     """Run a trainer with permuted target labels; exits 1 if its predictions depend on them."""
     from impact_gnn._codec import encode
 
-    loaded = source.load(graph)
+    reading, cutoff = source.load(graph)
     result = ig.audit_leakage(
         _import_function(trainer),
-        loaded.graph,
-        cutoff=loaded.cutoff,
+        reading.graph,
+        cutoff=cutoff,
         draws=draws or ig.audit.DRAWS,
     )
     console.print(str(result))

@@ -140,6 +140,7 @@ def _several_types(where: str, arrays: Arrays) -> dict[str, Any]:
 
 def _target(where: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:
     timed = [kind for kind, part in nodes.items() if "time" in part]
+    # Without any label, the only type with times is the one to classify.
     labelled = [kind for kind in timed if "y" in nodes[kind]] or timed
     if len(labelled) > 1:
         raise InputError(

@@ -157,7 +157,7 @@ def convert_graph(
     """Save a graph to `out`; tables that are large for `memory` are read through files there."""
     size = sum(source.size for source in tables_in(path).values()) if is_table(path) else 0
     is_streamed = 4 * size > _files.byte_size(memory)
-    with _files.alone(out) as scratch:
+    with _files.exclusive_scratch(out) as scratch:
         reading = read(
             path,
             verify=True,

@@ -98,6 +98,7 @@ def find_keys(entities: Mapping[str, Entity]) -> list[ForeignKey]:
 def _holds(entity: Entity, column: str, other: Entity) -> bool:
     """Whether the first values of a column are ids of another table."""
     head = entity.source.as_written([column]).head
+    # As text, because one table may store ids as numbers and the other as text.
     values = texts(column, head.column(column).slice(0, SAMPLE).drop_null())
     return len(values) > 0 and bool(pc.all(pc.is_in(values, other.ids())).as_py())
 
@@ -198,6 +199,7 @@ def _has_many_values(name: str, column: pa.ChunkedArray) -> bool:
 def _share_values(table: pa.Table, first: str, second: str) -> bool:
     """Whether two columns hold the same values, and not only yes and no."""
     values = [pc.unique(texts(name, table.column(name))).drop_null() for name in (first, second)]
+    # Measured by the larger column, so that a few common words make no pair.
     fewer, more = sorted(values, key=len)
     num_shared = pc.sum(pc.is_in(fewer, more)).as_py()
     return len(fewer) >= LEAST_VALUES and bool(num_shared >= SHARED_VALUES * len(more))

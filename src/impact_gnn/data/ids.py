@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError, distinct, fits
-from impact_gnn.data.sources import canonical_numbers, plain_text
+from impact_gnn.data.sources import canonical_numbers
 from impact_gnn.data.values import EXACT, TableColumn, decimals_as_numbers
 from impact_gnn.encoding.kinds import is_number, is_text, texts, whole
-from impact_gnn.encoding.moments import one_array
+from impact_gnn.encoding.moments import decoded, one_array
 from impact_gnn.graph.csr import index_type
 
 MAX_ID_LENGTH = 4096  # characters
@@ -32,14 +32,12 @@ class Ids:
         """Read a column of ids; missing, repeated and inexact ones are refused."""
         column.require_complete("give every node an id")
         _require_exact(column)
-        values = column.values
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
-        values = decimals_as_numbers(column.name, values)
+        values = decimals_as_numbers(column.name, decoded(column.values))
         integers = whole(values)
         ids = cls(one_array(texts(column.name, values) if integers is None else integers))
         if ids.is_text:
             _character_counts(ids.values)  # while rows can still be named
+        # Consecutive numbers are distinct, which saves hashing them.
         if not ids.is_consecutive and pc.count_distinct(ids.values).as_py() != len(ids.values):
             distinct(str(column), ids.names)
         return ids
@@ -151,10 +149,8 @@ def put_positions(column: TableColumn, ids: Ids | int, nodes: str, out: np.ndarr
     `ids` are those of the table `nodes`, or the number of its rows where it has none.
     """
     column.require_complete("enter an id")
-    values = column.values
-    if pa.types.is_dictionary(values.type):
-        values = plain_text(pa.table([values], [column.name])).column(0)
-    _require_exact(TableColumn(values, column.name, column.file))
+    values = decoded(column.values)
+    _require_exact(replace(column, values=values))
     kind = values.type
     if not (is_number(kind) or is_text(kind)) and len(values):
         raise InputError(

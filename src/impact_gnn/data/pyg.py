@@ -110,7 +110,9 @@ def _from_hetero(
             if part["y"] is not None and part["time"] is not None
         ]
         if len(candidates) != 1:
-            which = f"{listing(candidates)} all have them" if candidates else "no type has both"
+            which = "no type has both"
+            if candidates:
+                which = f"{listing(candidates)} all have them"
             raise InputError(
                 f"the node type to classify needs labels and times, but {which}; "
                 "pass target=... and time=... to from_pyg."

@@ -27,6 +27,7 @@ import pyarrow.parquet
 from impact_gnn._text import mask_passwords
 from impact_gnn.checks import InputError, fits, guarded, listing, one_line, quoted, regular
 from impact_gnn.encoding.kinds import MISSING
+from impact_gnn.encoding.moments import decoded
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TYPES = (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us"), pa.string())
@@ -121,6 +122,7 @@ class Source:
                 release_memory()
 
     def _with_distinct_names(self, table: pa.Table) -> pa.Table:
+        # Arrow allows the same name twice, and then refuses to select a column by it.
         counts = Counter(table.column_names)
         if repeated := sorted(name for name, count in counts.items() if count > 1):
             raise InputError(
@@ -144,18 +146,7 @@ def release_memory() -> None:
 
 def plain_text(table: pa.Table) -> pa.Table:
     """Return views and dictionaries of text as text, which supports all operations."""
-    for place, name in enumerate(table.column_names):
-        column = table.column(name)
-        kind = column.type
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-            if pa.types.is_string_view(kind):
-                kind = pa.large_string()
-            chunks = [chunk.dictionary.cast(kind).take(chunk.indices) for chunk in column.chunks]
-            table = table.set_column(place, name, pa.chunked_array(chunks, kind))
-        elif pa.types.is_string_view(kind):
-            table = table.set_column(place, name, column.cast(pa.large_string()))
-    return table
+    return pa.table(list(map(decoded, table.columns)), names=table.column_names)
 
 
 # -- data frames
@@ -183,6 +174,7 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
             f"{name} is a {type(frame).__name__}; "
             "pass a data frame (pandas, polars, pyarrow, DuckDB, Ibis)."
         ) from None
+    # Lazy frames run a query now, which may fail in any way.
     except Exception as error:  # a query that fails in its own engine
         raise InputError(
             f"{name} cannot be read ({one_line(error)}); fix the data frame."
@@ -192,6 +184,7 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
 
 def _from_pandas(name: str, frame: Any, indexed: bool) -> Any:
     """Return a pandas frame without index and sparse columns."""
+    # An index 0, 1, 2, ... is only the order of the rows.
     is_meaningful = frame.index.is_unique and not np.array_equal(frame.index, np.arange(len(frame)))
     frame = frame.reset_index(drop=not (indexed and is_meaningful))
     sparse = {
@@ -296,6 +289,7 @@ class _Csv:
 
     def source(self, exact: frozenset[str]) -> Source:
         """Return the table, in which the columns `exact` are whole numbers or text as written."""
+        # About how much smaller text is when compressed.
         factor = 5 if self.path.suffix == ".gz" else 1
         return Source(
             self.path.name,
@@ -316,8 +310,19 @@ class _Csv:
 
     def _input(self, types: dict[str, pa.DataType] | None = None) -> dict[str, Any]:
         """Return the file, or its bytes with short rows filled up, and the options to read it."""
-        content = pa.BufferReader(self._filled[1]) if self._filled else self.path
-        return {"input_file": content, **self._options(types)}
+        return {
+            "input_file": pa.BufferReader(self._filled[1]) if self._filled else self.path,
+            "read_options": pa.csv.ReadOptions(block_size=BLOCK),
+            # a text between quotes may contain line breaks
+            "parse_options": pa.csv.ParseOptions(
+                delimiter=self._delimiter, newlines_in_values=True
+            ),
+            "convert_options": pa.csv.ConvertOptions(
+                null_values=list(MISSING),
+                strings_can_be_null=True,
+                column_types=types,
+            ),
+        }
 
     def _fill_short_rows(self) -> bool:
         """Fill up rows that end early, as some exports leave out empty values; False without any.
@@ -326,37 +331,35 @@ class _Csv:
         """
         if self.path.stat().st_size > SMALL:  # rows of Python take many times its size
             return False
-        delimiter = self._options()["parse_options"].delimiter
-        open_file = gzip.open if self.path.suffix == ".gz" else open
-        with open_file(self.path, "rt", encoding="utf-8", newline="") as lines:
-            rows = list(csv.reader(lines, delimiter=delimiter))
+        with self._open() as file:
+            lines = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            rows = list(csv.reader(lines, delimiter=self._delimiter))
         width = len(rows[0])
         short = [place for place, row in enumerate(rows) if 0 < len(row) < width]
         if not short or short == [len(rows) - 1]:  # a file that was cut off
             return False
         text = io.StringIO()
-        writer = csv.writer(text, delimiter=delimiter)
+        writer = csv.writer(text, delimiter=self._delimiter)
         writer.writerows(row + [""] * (width - len(row)) for row in rows if row)
         self._filled[:] = [len(short), text.getvalue().encode()]
         return True
 
-    def _options(self, types: dict[str, pa.DataType] | None = None) -> dict[str, Any]:
-        """Return options of Arrow; the delimiter is the one that splits the first line most."""
-        open_file = gzip.open if self.path.suffix == ".gz" else open
-        with open_file(self.path, "rb") as lines:
+    def _open(self) -> gzip.GzipFile | io.BufferedReader:
+        if self.path.suffix == ".gz":
+            return gzip.open(self.path)
+        return self.path.open("rb")
+
+    @functools.cached_property
+    def _delimiter(self) -> str:
+        """The mark that splits the first line most."""
+        with self._open() as lines:
             first = lines.readline(1 << 20)
-        delimiter = max(",;\t|", key=lambda mark: first.count(mark.encode()))
-        return {
-            "read_options": pa.csv.ReadOptions(block_size=BLOCK),
-            "parse_options": pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            "convert_options": pa.csv.ConvertOptions(
-                null_values=list(MISSING), strings_can_be_null=True, column_types=types
-            ),
-        }
+        return max(",;\t|", key=lambda mark: first.count(mark.encode()))
 
     def _types(self, exact: frozenset[str]) -> dict[str, pa.DataType]:
         """Return the type of every column; those of `exact` are whole numbers or text."""
         types = {}
+        # Arrow knows a column without a name as "", users as "Unnamed: 3".
         for place, (name, column) in enumerate(self._columns.items()):
             is_exact = (name if name.strip() else f"{UNNAMED}{place}") in exact
             types[name] = column.exact if is_exact else column.type
@@ -470,6 +473,7 @@ def database(url: str) -> dict[str, Source]:
         raise InputError(
             "databases require SQLAlchemy; run pip install 'impact-gnn[sql]'."
         ) from None
+    # Errors of drivers quote the address, which may contain a password.
     with _driver_errors(url):
         address = sqlalchemy.make_url(url)
     options: dict[str, Any] = {}

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn._codec import decode, encode
-from impact_gnn._text import visible
+from impact_gnn._text import plain_template, visible
 from impact_gnn.checks import InputError, choice, guarded, listing, quoted
 from impact_gnn.data.foreign_keys import (
     ENDS,
@@ -176,6 +176,7 @@ def guess_nodes(
     _check_columns(source, used)
     for column, column_kind in columns.items():
         choice(f"the kind of column '{column}'", column_kind, KINDS)
+    # A column has one role: every guess takes its column from those that are left.
     free = [name for name in table.column_names if name not in used]
     if "id" not in roles:
         roles["id"] = _guess_id(kind, free, table)
@@ -185,6 +186,7 @@ def guess_nodes(
         time = _first_name(free, TIMES)
         roles["time"] = time
         free = [name for name in free if name != time]
+    # The label may be recognised by the date from which on it is missing.
     date = time or (_only_date(table, free) if labelled else None)
     if labelled and "label" not in roles:
         roles["label"] = _first_name(free, LABELS) or _guess_label(table, free, date)
@@ -238,12 +240,14 @@ def guess_edges(
     """
     names = source.head.column_names
     roles = {role: named[role] for role in EdgeTable.role_names if named.get(role) is not None}
+    # "" means that there is no such column.
     for end in ("source", "target"):
         if not roles.get(end, True):  # an edge has both ends
             del roles[end]
     _check_columns(source, list(set(filter(None, roles.values()))))
     if not {"source", "target"} <= roles.keys():
         pair = _columns_of_types(names, ends) or _end_columns(names, types)
+        # An index without a name, as pandas writes it, is no end.
         titled = tuple(name for name in names if not name.startswith(UNNAMED))
         if pair is None and len(titled) == 2:
             pair = titled
@@ -290,9 +294,11 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
         edges = _link_edges(links, by_keys.nodes, tables)
         return _require_target(replace(by_keys, edges=by_keys.edges | edges), is_draft)
     if not tables or not links:
-        name, other = "nodes", "a column 'id'"
+        name = "nodes"
+        other = "a column 'id'"
         if tables:
-            name, other = "edges", "two columns of node ids"
+            name = "edges"
+            other = "two columns of node ids"
         raise InputError(
             f"{where} contains no table {name} (such as {name}.csv or {name}.parquet), "
             f"nor another with {other}; a graph needs nodes and edges, "
@@ -309,7 +315,9 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
     if is_draft:
         timed = [kind for kind, node in nodes.items() if node.time]
         return Spec(nodes, edges, [*candidates, *timed, *nodes][0])
-    subject = f"{listing(candidates)} have" if candidates else "no table has"
+    subject = "no table has"
+    if candidates:
+        subject = f"{listing(candidates)} have"
     raise InputError(
         f"{subject} a time and a label, so the type to classify is ambiguous; set it in a {TOML}."
     )
@@ -331,6 +339,7 @@ def guess_events(
     """
     named = dict(named or {})
     names = source.head.column_names
+    # Rows of events often have no ids; their numbers then name them.
     if "id" not in named:
         named["id"] = _distinct_id(kind, source)
     if named["id"] is None:
@@ -344,6 +353,7 @@ def guess_events(
         entities = find_entities(source.head, free, by_values=True)
     keys = [column for columns in entities.values() for column in columns]
     _check_columns(source, keys)
+    # A key becomes edges, so it is no feature as well.
     named["columns"] = (named.get("columns") or {}) | dict.fromkeys(keys, "ignore")
     events = guess_nodes(kind, source, named, labelled=True, alone=True)
     if not keys or not events.time:
@@ -370,8 +380,12 @@ def _with_entities(spec: Spec, entities: Mapping[str, Sequence[str]]) -> Spec:
             kind = f"{entity}_entity"
         nodes[kind] = NodeTable(events.file, id="id", values_of=tuple(columns))
         for column in columns:
+            # A row without a value has no such entity, so its edge is dropped.
             edges[kind, f"{spec.target}_{column}", spec.target] = EdgeTable(
-                events.file, source=column, target=str(events.id), dangling="drop"
+                events.file,
+                source=column,
+                target=str(events.id),
+                dangling="drop",
             )
     return replace(spec, nodes=nodes, edges=edges)
 
@@ -421,18 +435,26 @@ def guess_by_keys(
     keys = find_keys(entities)
     if not keys:
         return None
+    # Without a label to find, the table with the most keys is the one of events.
     label_names = list(filter(None, [roles.get("label")])) or LABELS
-    labelled = [kind for kind in entities if _has_label(entities[kind].source, label_names)]
+    labelled = [
+        kind
+        for kind, entity in entities.items()
+        if _first_name(entity.source.head.column_names, label_names)
+    ]
     num_keys = Counter(key.table for key in keys)
     by_keys = sorted(entities, key=lambda kind: (-num_keys[kind], -len(entities[kind].source.head)))
     if target is None:
         target = labelled[0] if len(labelled) == 1 else by_keys[0]
     times = {kind: _date_column(entity.source) for kind, entity in entities.items()}
+    # The user's roles are those of the type to classify.
     times[target] = roles.pop("time", times[target])
     extended = {}
     for key in keys:
+        # Events such as results have the date of their parent, such as a race.
         if key.table == target and times[key.parent] and not times[target]:
-            entity, parent = entities[target], entities[key.parent]
+            entity = entities[target]
+            parent = entities[key.parent]
             times[target] = f"{key.column}.{times[key.parent]}"
             source = with_parent_column(entity.source, key.column, parent, str(times[key.parent]))
             entities[target] = replace(entity, source=source)
@@ -467,7 +489,10 @@ def _edges_of_keys(
     for key in keys:
         child = entities[key.table]
         edges[key.parent, f"{key.table}_{key.column}", key.table] = EdgeTable(
-            child.source.name, source=key.column, target=child.id, dangling="drop"
+            child.source.name,
+            source=key.column,
+            target=child.id,
+            dangling="drop",
         )
     return edges
 
@@ -489,10 +514,6 @@ def _named_key(name: str, kind: str, columns: list[str]) -> str | None:
     return next((column for column in columns if plain_name(column) in wanted), None)
 
 
-def _has_label(source: Source, names: Iterable[str]) -> bool:
-    return _first_name(source.head.column_names, names) is not None
-
-
 def _date_column(source: Source) -> str | None:
     """Return the first column with a usual name of times that holds dates or years."""
     head = source.head
@@ -510,6 +531,7 @@ def _end_types(
 ) -> tuple[str, str]:
     """Return the node types of both ends of an edge table."""
     options = [_types_of(source, name, nodes, tables) for name in (edges.source, edges.target)]
+    # Ends that fit several types are most likely of one type, as citations are.
     common = [kind for kind in options[0] if kind in options[1]]
     if len(common) == 1:
         options = [kinds if len(kinds) == 1 else common for kinds in options]
@@ -564,6 +586,7 @@ def _is_named_after(column: str, kind: str) -> bool:
 
 def _first_name(names: list[str], wanted: Iterable[str]) -> str | None:
     """Return the first of the `wanted` names, in this spelling or in another case."""
+    # Reversed: of several spellings, the first column wins.
     by_lower = {name.lower(): name for name in reversed(names)}
     spellings = (name if name in names else by_lower.get(name) for name in wanted)
     return next(filter(None, spellings), None)
@@ -606,6 +629,7 @@ def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | N
         is_partial = 0 < column.null_count < len(column)
         if not is_partial or guess_kind(name, column)[0] not in ("category", "number"):
             continue
+        # Labels of the past are known, those of the newest rows are not.
         try:
             last_known = pc.max(table.column(time).filter(pc.invert(missing))).as_py()
             first_missing = pc.min(table.column(time).filter(missing)).as_py()
@@ -640,6 +664,7 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
             raise InputError(
                 f"{path.name} has no [{section}.NAME] table; write one for each table of {section}."
             )
+    # With a single type, files need not repeat its name.
     types = list(content["nodes"])
     only = types[0] if len(types) == 1 else None
     target = content.get("target", only)
@@ -663,7 +688,11 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
             source = _dated_by_parent(path, kind, time, content, sources)
             extended[source.name] = source
         nodes[kind] = guess_nodes(
-            kind, source, entry, labelled=kind == target, alone=only is not None
+            kind,
+            source,
+            entry,
+            labelled=kind == target,
+            alone=only is not None,
         )
     edges = {}
     for name, entry in content["edges"].items():
@@ -743,18 +772,11 @@ def _check_entries(where: str, entry: Mapping[str, Any], known: list[str]) -> No
 
 def write_toml(spec: Spec, kinds: Mapping[str, Mapping[str, tuple[str, str]]]) -> str:
     """Return a `graph.toml` with comments; `kinds` has the kind of every feature, and why."""
-    # not needed to read tables
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(  # noqa: S701 # nosec B701 - this is no HTML
-        loader=FileSystemLoader(Path(__file__).parent),
-        trim_blocks=True,
-        keep_trailing_newline=True,
-        undefined=StrictUndefined,
+    template = plain_template(
+        Path(__file__).with_name("graph.toml.j2"),
+        toml=_quote,
+        visible=lambda text: visible(" ".join(text.split())),
     )
-    environment.filters["toml"] = _quote
-    environment.filters["visible"] = lambda text: visible(" ".join(text.split()))
-    template = environment.get_template("graph.toml.j2")
     return template.render(spec=spec, kinds=kinds, all_kinds=KINDS)
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -48,9 +48,26 @@ from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
 from impact_gnn.graph.periods import Periods, choose
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # in `typing` from Python 3.11 on
+
 EDGES_AT_ONCE = 1 << 22  # edges that are joined with ids, and sorted, together on disk
 
 Key = TypeVar("Key")
+
+
+class ColumnRoles(TypedDict, total=False):
+    """The keywords of `from_tables` that name columns; each is described there."""
+
+    id: str | Mapping[str, str] | None
+    time: str | Mapping[str, str] | None
+    label: str | None
+    unknown_label: Any
+    columns: Mapping[str, Any] | None
+    edge_source: str | Mapping[Triple, str] | None
+    edge_target: str | Mapping[Triple, str] | None
+    edge_weight: str | Mapping[Triple, str] | None
+    edge_time: str | Mapping[Triple, str] | None
 
 
 def from_tables(
@@ -59,20 +76,12 @@ def from_tables(
     *,
     entities: Mapping[str, Sequence[str]] | None = None,
     target: str | None = None,
-    id: str | Mapping[str, str] | None = None,
-    time: str | Mapping[str, str] | None = None,
-    label: str | None = None,
-    unknown_label: Any = None,
-    columns: Mapping[str, Any] | None = None,
-    edge_source: Any = None,
-    edge_target: Any = None,
-    edge_weight: Any = None,
-    edge_time: Any = None,
     period: Period = "auto",
     cutoff: Any = None,
     dangling: str = "refuse",
     label_delay: float = 0.0,
     quiet: bool = False,
+    **roles: Unpack[ColumnRoles],
 ) -> TemporalGraph:
     """Build a graph from data frames of any library that narwhals supports, or mappings of columns.
 
@@ -91,19 +100,6 @@ def from_tables(
         entities: Of one table of events: its columns that name entities, by type of entity, such
             as {"team": ["home_team", "away_team"]}; by default they are guessed.
         target: The type to classify; by default the one with a label.
-        id: Column of the nodes' ids; several types take a mapping by type here and below.
-        time: Column of the nodes' times: dates, timestamps, ISO text, seconds since 1970, years,
-            any numbers.
-        label: Column of the labels of the type to classify; missing and blank ones are unknown.
-        unknown_label: A label, or a list of labels, that means that the class is not known. −1 is a
-            class like any other, unless it is named here.
-        columns: Kinds of feature columns that should not be guessed: "number", "category", "text",
-            "date", "vector", "ignore". With several types a mapping by type.
-        edge_source: Column of an edge's source; several relations take a mapping by relation here
-            and below.
-        edge_target: Column of its target.
-        edge_weight: Column of its weight.
-        edge_time: Column of its time.
         period: "auto", "year", "quarter", "month", "week", "day", "hour", a number of periods with
             equal counts, "whole" for whole numbers as they are, or the `periods` of another graph.
         cutoff: Where labels end, so that periods can be chosen with a border there.
@@ -111,6 +107,20 @@ def from_tables(
         label_delay: How long after a row's own time its label becomes known, in days if times are
             dates. History features wait that long.
         quiet: Do not print what was guessed.
+        roles: The roles of columns, all of them keywords.
+
+            - `id`: Column of the nodes' ids; several types take a mapping by type here and below.
+            - `time`: Column of the nodes' times: dates, timestamps, ISO text, seconds since 1970,
+              years, any numbers.
+            - `label`: Column of the labels of the type to classify; missing and blank ones are
+              unknown.
+            - `unknown_label`: A label, or a list of labels, that means that the class is not known.
+              −1 is a class like any other, unless it is named here.
+            - `columns`: Kinds of feature columns that should not be guessed: "number", "category",
+              "text", "date", "vector", "ignore". With several types a mapping by type.
+            - `edge_source`: Column of an edge's source; several relations take a mapping by
+              relation here and below.
+            - `edge_target`, `edge_weight`, `edge_time`: Columns of its target, weight and time.
 
     Examples:
         >>> papers = {
@@ -133,26 +143,22 @@ def from_tables(
         >>> sorted(from_tables(ratings, quiet=True).nodes)
         ['event', 'movie', 'user']
     """
-    named = {
-        "id": id,
-        "time": time,
-        "label": label,
-        "unknown": unknown_label,
-        "columns": columns,
-    }
+    checks.keywords("from_tables", roles, ColumnRoles)
+    edge_roles = {name: roles.get(f"edge_{name}") for name in EdgeTable.role_names}
+    named: dict[str, Any] = {name: roles.get(name) for name in ("id", "time", "label", "columns")}
+    named["unknown"] = roles.get("unknown_label")
     if edges is None:
         spec, sources = _event_spec(nodes, entities, target=target, named=named)
     elif entities is not None:
         raise InputError("entities are columns of a table of events; leave out edges.")
     else:
-        edge_roles = {
-            "source": edge_source,
-            "target": edge_target,
-            "weight": edge_weight,
-            "time": edge_time,
-        }
         spec, sources = _graph_spec(
-            nodes, edges, target=target, named=named, edge_roles=edge_roles, dangling=dangling
+            nodes,
+            edges,
+            target=target,
+            named=named,
+            edge_roles=edge_roles,
+            dangling=dangling,
         )
     spec = replace(spec, label_delay=label_delay)
     reading = build(spec, sources, period=period, cutoff=cutoff)
@@ -198,7 +204,11 @@ def _graph_spec(
             roles["label"] = _role(named["label"], kind, node_sources)
             roles["unknown"] = named["unknown"]
         node_tables[kind] = guess_nodes(
-            kind, source, roles, labelled=is_candidate, alone=len(node_sources) == 1
+            kind,
+            source,
+            roles,
+            labelled=is_candidate,
+            alone=len(node_sources) == 1,
         )
     edge_tables = {}
     for triple, source in edge_sources.items():
@@ -262,7 +272,9 @@ def _edge_sources(edges: Any, types: list[str]) -> dict[Triple, Source]:
                 f"{quoted(triple)} does not name a relation; "
                 f"write (source type, name, target type) with types among {listing(types)}."
             )
-        name = "-".join(map(str, triple)) if len(edges) > 1 else "edges"
+        name = "edges"
+        if len(edges) > 1:
+            name = "-".join(map(str, triple))
         sources[triple] = from_frame(name, table)
     return sources
 
@@ -302,6 +314,7 @@ def build(
     With `spill`, a directory, feature columns and edges are written there batch by batch and
     mapped.
     """
+    # Tables with a further column replace those that they were made of.
     by_name = {source.name: source for source in sources} | spec.extended
     nodes: dict[str, NodeRows] = {}
     for kind, node_table in spec.nodes.items():
@@ -322,6 +335,7 @@ def build(
     tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
+    # Such a graph has the names of `TemporalGraph(...)`, whatever the tables are called.
     is_homogeneous = len(nodes) == 1 and len(links) == 1
     graph = TemporalGraph.hetero(
         nodes={"node" if is_homogeneous else kind: part.arrays() for kind, part in nodes.items()},
@@ -346,9 +360,12 @@ def _assign_periods(
     assert main.time is not None
     notes = []
     others = [table.time for table in tables if table.time is not None and table is not main]
+    # All tables are read by the unit that the type to classify has.
     main_time, unit = numbers_as_dates(main.time, rule, others)
     if unit is not None:
-        since = "" if unit.startswith("Y") else " since 1970"
+        since = " since 1970"
+        if unit.startswith("Y"):
+            since = ""
         notes.append(f"time: whole numbers read as {unit}{since}")
     is_labelled = None if main.label is None else main.label >= 0
     periods, sentence = choose(main_time, is_labelled, rule, cutoff)
@@ -435,6 +452,7 @@ class NodeRows:
         cls, source: Source, spec: NodeTable, features: np.ndarray | None, spill: Path | None
     ) -> NodeRows:
         roles = list(spec.roles.values())
+        # As numbers, 007 and 7 would be one id or class.
         source = source.as_written([spec.id, spec.label])
         raw = source.table if spill is None else _spill_features(source, roles, spill)
         if raw.num_rows == 0:
@@ -503,7 +521,8 @@ class NodeRows:
         kinds = {}
         warnings = []
         for name in table.column_names:
-            kind, reason = self.declared_kinds.get(name), "as declared"
+            kind = self.declared_kinds.get(name)
+            reason = "as declared"
             if kind is None:
                 kind, reason = columns.guess_kind(name)
             if kind == "ignore":
@@ -546,6 +565,7 @@ def _spill_features(source: Source, roles: list[str], path: Path) -> pa.Table:
     first = next(batches, None)
     if first is None:
         return source.head
+    # Ids, times and labels are needed whole; features are only read in blocks.
     schema = pa.schema([column for column in first.schema if column.name not in roles])
     role_batches: list[pa.RecordBatch] = []
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -625,6 +645,7 @@ class EdgeRows:
         cls, source: Source, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], folder: Path | None
     ) -> EdgeRows:
         columns = list(spec.roles.values())
+        # A table of events is described once, where its rows are read as nodes.
         notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
         unused = [name for name in source.head.column_names if name not in columns]
         if unused and source.name not in [end.name for end in ends]:
@@ -690,6 +711,7 @@ def _join(
     for role, end in zip(("source", "target"), ends, strict=True):
         arrays[role] = np.empty(table.num_rows, index_type(end.size))
         tasks.append((columns[role], end.key, end.name, arrays[role]))
+    # Both ends in threads: Arrow's lookups release Python's lock.
     _native.run(put_positions, tasks, None)
     for role, end in zip(("source", "target"), ends, strict=True):
         missing = arrays[role] < 0
@@ -706,6 +728,7 @@ def _join(
         checks.edge_weights(f"weight of {spec.file}", arrays["weight"], table.num_rows)
     if "time" in columns:
         arrays["time"] = times(columns["time"])
+    # One record per edge, so that sorting moves an edge as a whole.
     edges = np.empty(table.num_rows, [(name, values.dtype) for name, values in arrays.items()])
     for name, values in arrays.items():
         edges[name] = values
@@ -748,6 +771,7 @@ def sort_edges(parts: list[np.ndarray], folder: Path | None) -> dict[str, np.nda
 def _sorted(edges: np.ndarray) -> np.ndarray:
     """Sort edges by target, source, time and weight."""
     source = edges["source"]
+    # Target and source as one number: sorting one key is faster than two.
     pair = edges["target"].astype(np.int64) * (int(source.max(initial=0)) + 1) + source
     minor = [edges[name] for name in (edges.dtype.names or ())[2:]]
     steps = np.diff(pair)

@@ -233,7 +233,8 @@ def tsbm(
 
 def _expected_pairs(model: TSBM) -> tuple[float, float]:
     """Return expected ordered pairs of two blocks, E[n_a·n_b], and of one block, E[n(n−1)]."""
-    blocks, nodes = model.num_labels * model.num_times, model.num_nodes
+    blocks = model.num_labels * model.num_times
+    nodes = model.num_nodes
     if model.protocol == "released":
         return (nodes * (nodes - 1) / blocks**2,) * 2
     size, extra = divmod(nodes, blocks)  # `extra` blocks, chosen at random, have one node more

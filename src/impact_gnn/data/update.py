@@ -59,6 +59,7 @@ def update(
             "update the graph that it was made from."
         )
     spec = _spec_of(root, tables, roles)
+    # A graph of one type has lost the names of its tables.
     spec = _named_like(graph, spec)
     present = tables_in(tables)
     files = [table.file for table in (*spec.nodes.values(), *spec.edges.values())]
@@ -98,7 +99,8 @@ def _spec_of(root: Path, tables: str | Path, roles: str | Path | None) -> Spec:
 def _named_like(graph: TemporalGraph, spec: Spec) -> Spec:
     """Return the spec with the graph's names of types and relations, which must be the same."""
     if not graph.is_hetero and len(spec.nodes) == len(spec.edges) == 1:
-        (node,), (edge,) = spec.nodes.values(), spec.edges.values()
+        (node,) = spec.nodes.values()
+        (edge,) = spec.edges.values()
         return replace(spec, nodes={graph.target: node}, edges={HOMOGENEOUS: edge})
     for what, own, saved in (
         ("types", {*spec.nodes}, {*graph.nodes}),
@@ -236,6 +238,7 @@ def _joined_ids(saved: Nodes, rows: NodeRows) -> NodeRows:
             "use the same ids."
         )
     rows.ids = Ids(rows.ids.values.cast(old.values.type))
+    # Rows are only appended: a saved node never changes.
     known = old.find(rows.ids.values) >= 0
     if known.any():
         name = rows.ids.values[int(known.argmax())].as_py()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from impact_gnn.checks import InputError
 from impact_gnn.data.sources import canonical_numbers
 from impact_gnn.encoding.kinds import is_number, is_text, texts, whole
-from impact_gnn.encoding.moments import from_numbers, moments, one_array, unit_of
+from impact_gnn.encoding.moments import decoded, from_numbers, moments, one_array, unit_of
 from impact_gnn.graph.parts import class_name
 from impact_gnn.graph.periods import UNITS, Periods
 
@@ -94,6 +94,7 @@ def labels(column: TableColumn, unknown_names: Iterable[Any] = ()) -> tuple[np.n
         integers = whole(values)
         if integers is not None:
             values = integers
+    # Names are compared once per class, not once per row.
     encoded = one_array(values).dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     unknown = {"", *map(class_name, unknown_names)}
@@ -153,7 +154,9 @@ def label_notes(column: pa.ChunkedArray, names: Iterable[Any]) -> list[str]:
             lines.append(f"  {blank:,} blank labels are unknown")
     doubtful = [name for name in names if PLACEHOLDERS.fullmatch(class_name(name).casefold())]
     if doubtful:
-        verb = "is read as a class" if len(doubtful) == 1 else "are read as classes"
+        verb = "are read as classes"
+        if len(doubtful) == 1:
+            verb = "is read as a class"
         lines.append(
             f"  warning: {', '.join(map(repr, doubtful))} {verb}; "
             "if it means that the class is unknown, "
@@ -175,12 +178,10 @@ def _class_order(name: Any) -> tuple[bool, float, str]:
 def times(column: TableColumn) -> np.ndarray:
     """Return times as datetime64[us] if they are dates or text, otherwise as numbers."""
     column.require_complete("fill it in, or remove those rows")
-    values = column.values
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
+    values = decoded(column.values)
     kind = values.type
     if is_number(kind) or not len(values):
-        return _numeric_times(TableColumn(values, column.name, column.file))
+        return _numeric_times(replace(column, values=values))
     dates = moments(values)
     if dates is not None:
         year = dates.astype("M8[Y]").astype(np.int64) + 1970
@@ -239,6 +240,7 @@ def times_like(values: np.ndarray, unit: str | None, main: np.ndarray, file: str
     """
     if not len(values):
         return main[:0]
+    # Numbers of the same unit are converted as those of the nodes were.
     if values.dtype.kind != "M" and (own_unit := unit_of(values)) is not None:
         if own_unit == unit:
             values = from_numbers(values, own_unit)
@@ -250,7 +252,9 @@ def times_like(values: np.ndarray, unit: str | None, main: np.ndarray, file: str
     # NaT is not equal to itself.
     if (values.dtype.kind == "M") == (main.dtype.kind == "M") and (values == values).all():
         return values
-    kind = "dates" if main.dtype.kind == "M" else "numbers"
+    kind = "numbers"
+    if main.dtype.kind == "M":
+        kind = "dates"
     if unit:
         kind = f"numbers of {unit}"
     raise InputError(
@@ -267,6 +271,7 @@ def numbers_as_dates(
     Few distinct numbers stay numbers, unless `others`, the times of other tables, have many
     distinct numbers in the same unit.
     """
+    # Periods of an earlier graph decide: its numbers were not dates, so these are none.
     undated = isinstance(rule, Periods) and not rule.dated
     if values.dtype.kind == "M" or rule == "whole" or undated:
         return values, None

@@ -13,8 +13,7 @@ from impact_gnn._native import one_thread
 from impact_gnn._progress import Counter, Progress, watched
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.diagnostics.assumption import AssumptionCheck, AssumptionStatus
-from impact_gnn.diagnostics.connections import Decay, Separability, decay, separability
-from impact_gnn.diagnostics.connectivity_models import PairCounts, fit_models
+from impact_gnn.diagnostics.connections import Decay, Separability, check_connections
 from impact_gnn.diagnostics.feature_drift import FeatureDrift, feature_drift
 from impact_gnn.diagnostics.label_mix import LabelMix, label_mix
 from impact_gnn.diagnostics.message_shift import MessageShift, message_shift
@@ -43,11 +42,18 @@ class Diagnosis:
     decay: Decay
     # of messages between labelled nodes and targets; None where there are none
     shift: MessageShift | None
+    # checks 3 and 4 along other paths through entities than the first
+    other_paths: tuple[tuple[Separability, Decay], ...] = ()
     notes: tuple[str, ...] = ()  # how the graph was read, in sentences
 
     @property
     def findings(self) -> tuple[AssumptionCheck, ...]:
         return self.label_mix, self.feature_drift, self.separability, self.decay
+
+    @property
+    def paths(self) -> tuple[tuple[Separability, Decay], ...]:
+        """Checks 3 and 4 along every path through entities, or of direct edges."""
+        return ((self.separability, self.decay), *self.other_paths)
 
     def __str__(self) -> str:
         lines = [f"{'assumption':26}{'status':13}{'statistic':>10}  95% CI"]
@@ -61,6 +67,12 @@ class Diagnosis:
             lines += textwrap.wrap(
                 finding.sentence, WIDTH, initial_indent="    ", subsequent_indent="    "
             )
+        if self.other_paths:
+            width = 2 + max(len(connected.path) for connected, _ in self.paths)
+            lines += ["", f"{'path':{width}}{'entities':>8}  {'separable':20}common decay"]
+            for connected, common in self.paths:
+                start = f"{connected.path:{width}}{connected.num_entities:>8,}"
+                lines.append(f"{start}  {connected.short:20}{common.short}")
         if self.shift is not None:
             lines += [
                 "",
@@ -112,12 +124,11 @@ def diagnose(
     steps = Counter(watched(progress), "diagnosis", 5)
     view = View.of(graph.masked(cutoff), engine, seed=seed)
     steps.advance(note="features and labels")
-    mix, drift = label_mix(view, seed=seed), feature_drift(view, seed=seed)
+    mix = label_mix(view, seed=seed)
+    drift = feature_drift(view, seed=seed)
     steps.advance(note="connections")
-    pairs = PairCounts.of(view)
-    fits = None if pairs is None or len(pairs.steps) < 3 else fit_models(pairs, seed=seed)
+    (separable, common), *other_paths = check_connections(view, seed=seed)
     steps.advance()
-    separable, common = separability(view, pairs, fits), decay(view, pairs, fits)
     steps.advance(note="messages")
     shift = message_shift(view, hops=hops, seed=seed, engine=engine)
     steps.advance()
@@ -128,5 +139,6 @@ def diagnose(
         separability=separable,
         decay=common,
         shift=shift,
+        other_paths=tuple(other_paths),
         notes=view.notes,
     )

@@ -36,6 +36,13 @@ class AssumptionCheck:
     statistic: float | None = None  # None where it could not be measured
     interval: tuple[float, float] | None = None  # of 95 %
 
+    @property
+    def short(self) -> str:
+        """Status and statistic."""
+        if self.statistic is None:
+            return str(self.status)
+        return f"{self.status} {self.statistic:.3f}"
+
     def __repr__(self) -> str:
         numbers = "" if self.statistic is None else f", {self.measure} {self.statistic:.3f}"
         interval = ""

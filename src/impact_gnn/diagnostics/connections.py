@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from impact_gnn.diagnostics.assumption import (
     judge,
     listed,
 )
-from impact_gnn.diagnostics.connectivity_models import GROUPS, Fits, PairCounts, Share
+from impact_gnn.diagnostics.connectivity_models import GROUPS, Fits, PairCounts, Share, fit_models
 from impact_gnn.diagnostics.view import View
 
 # An assumption holds up to the first unexplained share, and is violated from the second on.
@@ -34,6 +34,8 @@ class Separability(AssumptionCheck):
     assumption = 3
     measure = "share of the time pattern of connections that f·g explains"
 
+    path: str = ""  # from target nodes through entities to target nodes; empty for direct edges
+    num_entities: int = 0  # that join labelled nodes of different periods
     # the same share of what g(y, ỹ, t̃−t) explains, in which past and future may differ
     symmetry: Share | None = None
     # connections counted per node of the neighbours' period, as GenPMP does
@@ -62,18 +64,37 @@ class Decay(AssumptionCheck):
     of_all: Share | None = None  # share of the whole time pattern
 
 
-def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Separability:
+def check_connections(view: View, *, seed: int = 0) -> list[tuple[Separability, Decay]]:
+    """Check assumptions 3 and 4 on direct edges, or along every path through entities."""
+    if view.own is not None:
+        return [_check(PairCounts.of(view), "", seed)]
+    checks = []
+    for path in view.paths:
+        if path.num_joining:
+            connected, common = _check(PairCounts.of(view, path), path.name, seed)
+            connected = replace(connected, path=path.name, num_entities=path.num_joining)
+            checks.append((connected, common))
+    why = view.notes[0]
+    return checks or [(Separability(NOT_TESTABLE, why), Decay(NOT_TESTABLE, why))]
+
+
+def _check(pairs: PairCounts | None, path: str, seed: int) -> tuple[Separability, Decay]:
+    why = "Labels are known in fewer than three periods, so distances in time cannot be compared."
+    if pairs is None:
+        why = "Nothing joins two nodes whose labels are known."
+    if pairs is None or len(pairs.steps) < 3:
+        return Separability(NOT_TESTABLE, why), Decay(NOT_TESTABLE, why)
+    fits = fit_models(pairs, seed=seed)
+    return separability(pairs, fits, path), decay(fits, path)
+
+
+def separability(pairs: PairCounts, fits: Fits, path: str = "") -> Separability:
     """Weighted R² of P(y, t, ỹ, t̃) = f(y, t)·g(y, ỹ, |t̃−t|) against a model without time.
 
     1 − Σ n_yt (P − f·g)² / Σ n_yt (P − P₀)², sampling noise subtracted from both by a
-    bootstrap of the nodes. ỹ stands for the own label, the strongest other label, and the rest.
-    Connections are counted in both directions.
+    bootstrap of the nodes, or of the entities of a path. ỹ stands for the own label, the strongest
+    other label, and the rest. Connections are counted in both directions.
     """
-    if pairs is None or fits is None:
-        why = (
-            "Labels are known in fewer than three periods, so distances in time cannot be compared."
-        )
-        return Separability(NOT_TESTABLE, why if pairs else _missing(view))
     share = fits.share("separable").value
     sided = fits.share("sided").value
     sized = fits.share("sized").value
@@ -82,19 +103,20 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
         pattern += f"; {sided:.0%} if past and future may differ"
     elif sized > share + 0.1:
         pattern += f"; {sized:.0%} if periods are weighted by their nodes, as in GenPMP"
+    along, units = _words(path)
     sentences = {
-        HOLDS: f"Connectivity is separable: {pattern}.",
-        UNCERTAIN: f"Connectivity is partly separable: {pattern}.",
-        VIOLATED: f"Connectivity is not separable: {pattern}.",
-        NOT_TESTABLE: "Too few labelled neighbours to test whether connectivity is separable.",
+        HOLDS: f"Connectivity{along} is separable: {pattern}.",
+        UNCERTAIN: f"Connectivity{along} is partly separable: {pattern}.",
+        VIOLATED: f"Connectivity{along} is not separable: {pattern}.",
+        NOT_TESTABLE: f"Too few {units} to test whether connectivity is separable.",
     }
     conclusion = _conclude(
         fits,
         fits.share("separable"),
         SEPARABLE,
         sentences,
-        if_still="Connections hardly depend on time, so no correction is needed.",
-        if_unknown="Too few labelled neighbours to measure how connections depend on time.",
+        if_still=f"Connections{along} hardly depend on time, so no correction is needed.",
+        if_unknown=f"Too few {units} to measure how connections depend on time.",
     )
     # Mean of g over the classes, weighted by their edges [groups, distances].
     weight = pairs.counts.sum((1, 2, 3))
@@ -116,29 +138,27 @@ def separability(view: View, pairs: PairCounts | None, fits: Fits | None) -> Sep
     )
 
 
-def decay(view: View, pairs: PairCounts | None, fits: Fits | None) -> Decay:
+def decay(fits: Fits, path: str = "") -> Decay:
     """How much of what f·g(y, ỹ, Δ) explains is explained by f·a(y, ỹ)·h(Δ) already.
 
     The paper prints g equal for all pairs of labels; a(y, ỹ)·h(Δ) is what its argument needs.
     """
-    if pairs is None or fits is None:
-        why = "Labels are known in fewer than three periods, so no decay can be measured."
-        return Decay(NOT_TESTABLE, why if pairs else _missing(view))
     share = fits.share("decay", best="separable")
     explained = f"one decay explains {share.value:.0%} of what separate decays explain"
+    along, units = _words(path)
     sentences = {
-        HOLDS: f"All classes share one decay: {explained}.",
-        UNCERTAIN: f"The decay of connections differs slightly between classes: {explained}.",
-        VIOLATED: f"The decay of connections differs between classes: {explained}.",
-        NOT_TESTABLE: "Too few labelled neighbours to compare the decays of classes.",
+        HOLDS: f"All classes share one decay{along}: {explained}.",
+        UNCERTAIN: f"The decay{along} differs slightly between classes: {explained}.",
+        VIOLATED: f"The decay{along} differs between classes: {explained}.",
+        NOT_TESTABLE: f"Too few {units} to compare the decays of classes.",
     }
     conclusion = _conclude(
         fits,
         share,
         COMMON,
         sentences,
-        if_still="Connections hardly depend on time.",
-        if_unknown="Too few labelled neighbours to measure a decay.",
+        if_still=f"Connections{along} hardly depend on time.",
+        if_unknown=f"Too few {units} to measure a decay.",
     )
     return Decay(
         **conclusion,
@@ -148,8 +168,11 @@ def decay(view: View, pairs: PairCounts | None, fits: Fits | None) -> Decay:
     )
 
 
-def _missing(view: View) -> str:
-    return view.notes[0] if view.own is None else "No edge joins two nodes whose labels are known."
+def _words(path: str) -> tuple[str, str]:
+    """Where connections are counted, and what they are too few of."""
+    if path:
+        return f" along {path}", f"entities along {path}"
+    return "", "labelled neighbours"
 
 
 def _conclude(

@@ -21,35 +21,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from impact_gnn.diagnostics.view import NodeIndex, View
+from impact_gnn.diagnostics.entity_paths import EntityPath, StatePairs
+from impact_gnn.diagnostics.view import View
 
 GROUPS = ("same label", "strongest other label", "other labels")
 MAX_STEPS = 40  # of equal length, into which more periods are merged
 MODELS = ("still", "decay", "separable", "sided", "sized")
+ROUNDING = 1e-9  # of a weight; a node has a weight of 1 in all
 MAX_ROUNDS = 200  # of fitting
 TOLERANCE = 1e-6  # relative change of a factor at which fitting ends
 
 
 @dataclass(frozen=True, eq=False)
 class PairCounts:
-    """Edges into labelled nodes from nodes of periods that have labels, in both directions."""
+    """Neighbours of labelled nodes in periods that have labels, in both directions.
+
+    Direct edges count 1 each, neighbours along a path with their weight in its mean.
+    """
 
     steps: np.ndarray  # first time of every step [T]
     width: int  # of a step in time
     strongest: np.ndarray  # for every class the label met most often besides its own [Y]
     num_nodes: np.ndarray  # of every step, labelled or not [T]
-    # Edges by class, group, own step and neighbour's step [Y, 3, T, T]; neighbours without a label
-    # are distributed over the groups in the proportions of the others.
+    # Neighbours by class, group, own step and neighbour's step [Y, 3, T, T]; neighbours without a
+    # label are distributed over the groups in the proportions of the others.
     counts: np.ndarray
-    _cell: np.ndarray  # of every edge: its flat index in [Y, 4, T, T]
-    _target: NodeIndex  # of every edge
-    _shape: tuple[int, int, int]  # classes, steps, nodes
+    _pairs: StatePairs
+    _cell: np.ndarray  # of every pair of states: its flat index in [Y, 4, T, T]
 
     @classmethod
-    def of(cls, view: View) -> PairCounts | None:
-        """The counts, or None where no edge joins two labelled nodes."""
-        if view.own is None:
-            return None
+    def of(cls, view: View, path: EntityPath | None = None) -> PairCounts | None:
+        """Count along direct edges or a path; None where nothing joins two labelled nodes."""
         label = view.label
         # Many periods are merged into steps of `width`; `filled` are the steps with labels [T].
         known_times = view.masked.times[view.known]
@@ -63,53 +65,75 @@ class PairCounts:
         step = (view.masked.time - first) // width
         position = np.searchsorted(filled, step).clip(0, len(filled) - 1)
         is_inside = (filled[position] == step) & (view.masked.time <= last)
-        # Edges from nodes inside into labelled nodes.
-        source, target = view.edges
-        is_counted = (label[target] >= 0) & is_inside[source]
-        source = source[is_counted]
-        target = target[is_counted]
+        # State of every node inside: its label, or Y for unknown, and its step [N].
         classes = view.masked.num_labels
         size = len(filled)
-        # Edges by own label and neighbour's label [Y, Y].
-        is_labelled = label[source] >= 0
-        pair = label[target[is_labelled]] * classes + label[source[is_labelled]]
-        edges = np.bincount(pair, minlength=classes**2).reshape(classes, classes)
-        if not edges.any():
+        state = np.where(label >= 0, label, classes) * size + position
+        state[~is_inside] = -1
+        pairs = _direct(view.edges, state, classes * size)
+        if path is not None:
+            pairs = path.pairs(state, classes * size)
+        own = pairs.own // size
+        other = pairs.neighbour // size
+        # Neighbours by own label and their label [Y, Y].
+        is_labelled = other < classes
+        pair = (own * classes + other)[is_labelled]
+        met = np.bincount(pair, pairs.weight[is_labelled], classes**2).reshape(classes, classes)
+        if met.max() <= ROUNDING:
             return None
         # The strongest other class of every class, −1 for none [Y].
-        other = np.where(np.eye(classes, dtype=bool), -1, edges)
-        strongest = np.where(other.max(1) > 0, other.argmax(1), -1)
+        others = np.where(np.eye(classes, dtype=bool), -1, met)
+        strongest = np.where(others.max(1) > ROUNDING, others.argmax(1), -1)
         # Group of every neighbour: 0 same label, 1 strongest other, 2 others, 3 unknown.
-        own = label[target]
-        group = np.select(
-            [~is_labelled, label[source] == own, label[source] == strongest[own]], [3, 0, 1], 2
-        )
-        # Flat index of every edge in [Y, 4, T, T].
-        cell = ((own * 4 + group) * size + position[target]) * size + position[source]
-        counts = np.bincount(cell, minlength=classes * 4 * size * size)
+        group = np.select([~is_labelled, other == own, other == strongest[own]], [3, 0, 1], 2)
+        # Flat index of every pair in [Y, 4, T, T].
+        cell = ((own * 4 + group) * size + pairs.own % size) * size + pairs.neighbour % size
         return cls(
             steps=first + filled * width,
             width=width,
             strongest=strongest,
             num_nodes=np.bincount(position[is_inside], minlength=size),
-            counts=_distribute_unknown(counts, classes, size),
+            counts=_table(cell, pairs.weight, classes, size),
+            _pairs=pairs,
             _cell=cell,
-            _target=target,
-            _shape=(classes, size, len(label)),
         )
 
     def redrawn(self, rng: np.random.Generator) -> np.ndarray:
-        """`counts` after a Poisson bootstrap of the nodes, each with all its edges."""
-        classes, size, nodes = self._shape
-        weight = rng.poisson(1.0, nodes).astype(np.float64)
-        counts = np.bincount(self._cell, weight[self._target], classes * 4 * size * size)
-        return _distribute_unknown(counts, classes, size)
+        """`counts` after a Poisson bootstrap of the units, each with all its pairs.
+
+        The units are nodes, or entities: their nodes have the same neighbours, and are no evidence
+        of their own.
+        """
+        unit = self._pairs.unit
+        draws = rng.poisson(1.0, int(unit.max()) + 1)
+        classes, _, size, _ = self.counts.shape
+        return _table(self._cell, self._pairs.weight * draws[unit], classes, size)
+
+
+def _direct(edges: np.ndarray, state: np.ndarray, num_known: int) -> StatePairs:
+    """Edges from nodes inside into labelled nodes."""
+    own = state[edges[1]]
+    neighbour = state[edges[0]]
+    is_counted = (own >= 0) & (own < num_known) & (neighbour >= 0)
+    return StatePairs(
+        own=own[is_counted],
+        neighbour=neighbour[is_counted],
+        unit=edges[1][is_counted],
+        weight=np.ones(np.count_nonzero(is_counted)),
+    )
+
+
+def _table(cell: np.ndarray, weight: np.ndarray, classes: int, size: int) -> np.ndarray:
+    """Weights by cell [Y, 3, T, T]; where subtraction leaves a rounding error, 0."""
+    counts = np.bincount(cell, weight, classes * 4 * size * size)
+    return _distribute_unknown(np.where(counts > ROUNDING, counts, 0), classes, size)
 
 
 def _distribute_unknown(counts: np.ndarray, classes: int, size: int) -> np.ndarray:
     """[Y, 4, T, T] → [Y, 3, T, T]: distribute neighbours of unknown label over the groups."""
-    table = counts.reshape(classes, 4, size, size).astype(np.float64)
-    known, unknown = table[:, :3], table[:, 3:]
+    table = counts.reshape(classes, 4, size, size)
+    known = table[:, :3]
+    unknown = table[:, 3:]
     if not unknown.any():
         return known
     # Proportions of the groups in a cell [Y, 3, T, T]; in an empty cell, those of the class.

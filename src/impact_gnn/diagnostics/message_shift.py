@@ -15,12 +15,14 @@ from impact_gnn import alignment, bounds
 from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.assumption import listed
 from impact_gnn.diagnostics.view import NodeIndex, View, sampled
-from impact_gnn.engines import Engine, or_memory
-from impact_gnn.graph import TemporalGraph, Triple
+from impact_gnn.engines import Engine, as_engine
+from impact_gnn.graph import Triple
+from impact_gnn.propagation.metapaths import Walk, along_ends, ends_table
 
 WEIGHTINGS = ("mmp", "pmp", "genpmp")
 MAX_COLUMNS = 64  # of the features
 MAX_NODES = 1 << 18  # whose messages alignments are computed from
+MAX_ENDS = 1 << 22  # nodes times periods: weights by the ends of paths take a hop per period
 MAX_PERIODS = 40  # the last ones
 PER_PERIOD = 400  # nodes of a period to measure
 MAX_TARGETS = 2000  # targets to measure
@@ -70,25 +72,22 @@ def message_shift(
 ) -> MessageShift | None:
     """Distances of every labelled period's messages to the targets', for every correction.
 
-    Where no relation joins target nodes with each other, messages go to another type and back, and
-    time weights, which need a time at both ends, are left out. None where there are no messages or
-    no features.
+    Where no relation joins target nodes with each other, messages follow the first path through
+    entities, and time weights depend on its two ends; they are left out on large graphs. None where
+    there are no messages or no features.
     """
-    if not view.num_features:
+    if not view.num_features or (view.own is None and not view.paths):
         return None
-    engine = or_memory(engine)
+    engine = as_engine(engine)
     if view.own is not None:
         graph = view.own
-        path: tuple[Triple, ...] | None = tuple(graph.relations)
+        path: tuple[Triple, ...] = tuple(graph.relations)
         description = f"messages of {hops} hop{'s' if hops > 1 else ''}, edges in both directions"
     else:
         graph = engine.graph(view.masked, undirected=True)
-        path = _there_and_back(graph)
+        path = view.paths[0].triples
+        description = f"messages along {view.paths[0].name}"
         hops = 1
-    if path is None:
-        return None
-    if view.own is None:
-        description = f"messages from {path[0][0]} to {path[0][2]} and back"
     rng = np.random.default_rng(seed)
     assert view.masked.x is not None
     # Every step-th column, from a random one on: a view, also of a file.
@@ -99,6 +98,10 @@ def message_shift(
 
     def messages(weighting: str, nodes: NodeIndex) -> np.ndarray:
         """Messages of some nodes; the last hop is not computed for others."""
+        if view.own is None and weighting != "plain":
+            table = ends_table(graph, weighting, graph.target)
+            walk = Walk(graph, [path], "plain", engine)
+            return np.asarray(along_ends(walk, table, x)[0][path].rows(nodes), dtype)
         steps = [engine.operator(graph, triple, weighting=weighting) for triple in path]
         return np.asarray(engine.hops(steps * hops, x, rows=nodes, dtype=dtype)[-1])
 
@@ -111,7 +114,7 @@ def message_shift(
     measured = message[position]
     noise = sample.noise(measured, seed, rng)
     methods = {"plain": sample.measure(measured, noise, seed)}
-    if view.own is not None:
+    if view.own is not None or view.masked.num_nodes * len(graph.times) <= MAX_ENDS:
         for name in WEIGHTINGS:
             methods[name] = sample.measure(messages(name, sample.nodes), noise, seed)
     aligned: dict[str, Callable[[], np.ndarray]] = {
@@ -209,15 +212,3 @@ class Sample:
         between = (count[:, None] * (mean - part.mean(0)) ** 2).sum() - chance
         total = ((part - part.mean(0)) ** 2).sum() + within
         return float(max(between, 0.0) / total) if total > 0 else None
-
-
-def _there_and_back(graph: TemporalGraph) -> tuple[Triple, ...] | None:
-    """Relations from the target type to another and back."""
-    for into, relation in graph.relations.items():
-        other, _, target = into
-        if other == graph.target or target != graph.target or not relation.num_edges:
-            continue
-        for back in graph.relations:
-            if back[0] == target and back[2] == other:
-                return (back, into)
-    return None

@@ -14,13 +14,15 @@ import numpy as np
 
 from impact_gnn.checks import listing
 from impact_gnn.data.drawing import WEYL, scramble
-from impact_gnn.engines import Engine, or_memory
+from impact_gnn.diagnostics.entity_paths import EntityPath
+from impact_gnn.engines import Engine, as_engine
 from impact_gnn.graph import Relation, TemporalGraph, Triple
 
 NodeIndex: TypeAlias = np.ndarray
 """Positions among the nodes of the target type."""
 
 BLOCK = 1 << 22  # edges that are read at once
+MAX_PATHS = 6  # through entities
 MAX_EDGES = 1 << 22  # to count connections on; larger graphs: in-edges of a sample of nodes
 NO_CONNECTIONS = "so connections cannot be analysed."
 
@@ -35,6 +37,7 @@ class View:
     # of `own` without loops, those into a sample of nodes if there are many [2, E]
     edges: np.ndarray
     notes: tuple[str, ...]  # how the graph was read, in sentences
+    paths: tuple[EntityPath, ...] = ()  # that join target nodes where `own` is None
 
     @property
     def label(self) -> np.ndarray:
@@ -57,7 +60,7 @@ class View:
 
     @property
     def cutoff(self) -> int:
-        return self.masked.hidden_from("a diagnosis needs")
+        return self.masked.require_cutoff("a diagnosis needs")
 
     @property
     def known(self) -> np.ndarray:
@@ -67,7 +70,7 @@ class View:
     @classmethod
     def of(cls, masked: TemporalGraph, engine: Engine | None = None, *, seed: int = 0) -> View:
         """The view of a graph made by `masked(cutoff)`."""
-        cutoff = masked.hidden_from("a diagnosis needs")
+        cutoff = masked.require_cutoff("a diagnosis needs")
         masked = masked.encoded()
         used = {
             triple: relation
@@ -78,10 +81,10 @@ class View:
             reason = "The graph has no edges"
             if masked.is_hetero:
                 reason = f"No relation joins {masked.target!r} nodes with each other"
-            return cls._without_edges(masked, reason)
+            return cls._through_entities(masked, reason, seed=seed)
         edge_index, weight = _joined(list(used.values()))
         if all((source == target).all() for source, target in _blocks(edge_index)):
-            return cls._without_edges(masked, "All edges are loops")
+            return cls._through_entities(masked, "All edges are loops", seed=seed)
         notes = []
         if masked.is_hetero:
             skipped = [triple for triple in masked.relations if triple not in used]
@@ -97,7 +100,7 @@ class View:
             num_labels=masked.num_labels,
         )
         if not _has_reverses(edge_index):
-            own = or_memory(engine).graph(own, undirected=True)
+            own = as_engine(engine).graph(own, undirected=True)
             notes.append("Edges are directed; the diagnosis uses both directions, as in the paper.")
         # Nodes whose in-edges are counted [N].
         share = min(1.0, MAX_EDGES / own.edge_index.shape[1])
@@ -116,9 +119,28 @@ class View:
         )
 
     @classmethod
-    def _without_edges(cls, masked: TemporalGraph, reason: str) -> View:
-        note = f"{reason}, {NO_CONNECTIONS}"
-        return cls(masked=masked, own=None, edges=np.zeros((2, 0), np.int64), notes=(note,))
+    def _through_entities(cls, masked: TemporalGraph, reason: str, *, seed: int) -> View:
+        """The view of a graph whose target nodes meet only through other nodes, or not at all."""
+        paths = EntityPath.all_of(masked, seed=seed)
+        notes = [f"{reason}, {NO_CONNECTIONS}"]
+        if any(path.num_joining for path in paths):
+            notes = [f"{reason}; connections are those of nodes that share an entity."]
+        if len(paths) > MAX_PATHS:
+            notes.append(f"{len(paths) - MAX_PATHS} paths with fewer entities were left out.")
+        paths = paths[:MAX_PATHS]
+        for path in paths:
+            if not path.num_joining:
+                notes.append(f"Labelled pairs along {path.name} lie in one period each.")
+            elif not path.is_sampled.all():
+                share = path.is_sampled.mean()
+                notes.append(f"Along {path.name}, a random {share:.2%} of the entities was used.")
+        return cls(
+            masked=masked,
+            own=None,
+            edges=np.zeros((2, 0), np.int64),
+            notes=tuple(notes),
+            paths=paths,
+        )
 
 
 def _joined(relations: list[Relation]) -> tuple[np.ndarray, np.ndarray | None]:

@@ -119,6 +119,7 @@ class Columns:
         rows = np.flatnonzero(is_present)
         if not len(rows):
             return "ignore", reason
+        # Evenly spread over the table, not only its first rows.
         if len(rows) > kinds.LOOK:
             rows = rows[np.linspace(0, len(rows) - 1, kinds.LOOK).astype(np.int64)]
         return kinds.guess_kind(name, kinds.typed(column.take(pa.array(rows))))
@@ -157,6 +158,7 @@ class Columns:
 
     def sample(self, size: int) -> Block:
         """Return known rows, at random if there are more than `size`."""
+        # A fixed seed: the encoder is the same in every fit.
         known = np.arange(len(self)) if self.known is None else np.flatnonzero(self.known)
         if len(known) > size:
             known = np.sort(np.random.default_rng(0).choice(known, size, replace=False))
@@ -167,7 +169,8 @@ class Columns:
     def block(self, span: slice) -> Block:
         """Return consecutive rows of this view."""
         rows = np.arange(span.start, span.stop) if self.rows is None else self.rows[span]
-        first, last = int(rows[0]), int(rows[-1]) + 1
+        first = int(rows[0])
+        last = int(rows[-1]) + 1
         # a slice copies nothing, and rows are then taken from near ones only
         table = self.table.slice(first, last - first)
         if len(rows) != last - first:
@@ -184,7 +187,8 @@ class Columns:
 
     def save(self, path: Path) -> None:
         """Write the view as an Arrow file, which `open` maps."""
-        schema, place = self.table.schema, ""
+        schema = self.table.schema
+        place = ""
         if self.moment is not None:
             # longer than any name, so it is free
             place = max(schema.names, key=len, default="") + "_moment"

@@ -104,25 +104,22 @@ class Number(Part):
     width: float
     wild: bool
     kind: ClassVar[str] = "number"
+    read: ClassVar[Any] = staticmethod(numbers)  # a column as floats, NaN for missing values
 
     @property
     def outputs(self) -> list[str]:
         return [self.name, f"{self.name} is missing"] if self.marked else [self.name]
 
-    @staticmethod
-    def values(name: str, block: Block) -> np.ndarray:
-        return numbers(name, block.column(name))
+    @classmethod
+    def values(cls, name: str, block: Block) -> np.ndarray:
+        return cls.read(name, block.column(name))
 
     def require_kind(self, column: pa.ChunkedArray) -> None:
         present = column.drop_null()
         if not len(present) or not is_text(column.type):
             return
-        if self.kind == "date":
-            values, wanted = dates(self.name, present), "a date"
-        else:
-            values, wanted = numbers(self.name, present), "a number"
-        if np.isnan(values).all():
-            raise retyped(self.name, column, wanted)
+        if np.isnan(self.read(self.name, present)).all():
+            raise retyped(self.name, column, f"a {self.kind}")
 
     @classmethod
     def fit(cls, name: str, sample: Block) -> Number:
@@ -131,9 +128,11 @@ class Number(Part):
         present = values[~missing, None].astype(np.float64)  # [n, 1]
         if not len(present):
             raise Dropped("it is empty before the cutoff")
-        low, high = present.min(0), present.max(0)
+        low = present.min(0)
+        high = present.max(0)
         if low == high and not missing.any():
             raise Dropped("it is constant before the cutoff")
+        # Every k-th row is enough for quantiles.
         scale = column_scales(present[:: max(len(present) // QUANTILES, 1)], low, high)
         return cls(
             name,
@@ -150,6 +149,7 @@ class Number(Part):
         missing = np.isnan(values)
         if missing.any():
             values = np.where(missing, self.fill, values)
+        # A later value far out of range would outweigh all others in a linear model.
         encoded = clip_far(values, self.low, self.high)
         if self.wild:
             encoded = compress(values, self.middle, self.width)
@@ -160,10 +160,11 @@ class Date(Number):
     """A date: the days from it to the node's own time, or since 1970 where nodes have no date."""
 
     kind: ClassVar[str] = "date"
+    read: ClassVar[Any] = staticmethod(dates)
 
-    @staticmethod
-    def values(name: str, block: Block) -> np.ndarray:
-        days = dates(name, block.column(name))
+    @classmethod
+    def values(cls, name: str, block: Block) -> np.ndarray:
+        days = super().values(name, block)
         if block.moment is None:
             return days
         return block.moment.astype(np.int64) / MICROSECONDS_PER_DAY - days
@@ -189,6 +190,7 @@ class Category(Part):
         values = sorted(set(cls._coded(name, sample)[1]))
         if len(values) < 2:
             raise Dropped("it is constant before the cutoff")
+        # Beyond that, a column each would be mostly zeros, and new values would be lost.
         hashed = len(values) > ONE_HOT
         return cls(name, [] if hashed else values, hashed)
 
@@ -230,6 +232,7 @@ class Text(Part):
         from sklearn.feature_extraction.text import TfidfTransformer
 
         counts = word_counts(name, sample)
+        # Empty texts would only pull the directions towards zero.
         counts = counts[np.flatnonzero(np.diff(counts.indptr))]
         if counts.shape[0] > TEXTS:
             chosen = np.random.default_rng(0).choice(counts.shape[0], TEXTS, replace=False)
@@ -237,6 +240,7 @@ class Text(Part):
         if counts.shape[0] < 3:
             raise Dropped("it has no words before the cutoff")
         weights = TfidfTransformer(sublinear_tf=True).fit(counts)
+        # There are no more directions than texts or words.
         size = min(DIRECTIONS, counts.shape[0] - 1, len(np.unique(counts.indices)))
         reduced = TruncatedSVD(size, random_state=0).fit(weights.transform(counts))
         return cls(name, weights.idf_.astype(np.float32), reduced.components_.astype(np.float32))
@@ -257,7 +261,10 @@ def word_counts(name: str, block: Block) -> Any:
     from sklearn.feature_extraction.text import HashingVectorizer
 
     vectorizer = HashingVectorizer(
-        n_features=WORDS, alternate_sign=False, norm=None, dtype=np.float32
+        n_features=WORDS,
+        alternate_sign=False,
+        norm=None,
+        dtype=np.float32,
     )
 
     def count(column: pa.Array) -> Any:
@@ -312,7 +319,8 @@ class Vector(Part):
         blocks = (x[part] if known is None else x[part][known[part]] for part in _native.blocks(x))
         extremes = [(block.min(0), block.max(0)) for block in blocks if len(block)]
         lows, highs = np.array(extremes, np.float64).swapaxes(0, 1)
-        low, high = lows.min(0), highs.max(0)
+        low = lows.min(0)
+        high = highs.max(0)
         scale = column_scales(sample, low, high)
         # A column that has been constant does not show how far later values may lie.
         reach = np.where(low == high, FAR * np.maximum(np.abs(low), 1), 0.0)

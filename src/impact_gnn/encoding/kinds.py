@@ -43,6 +43,7 @@ def guess_kind(name: str, column: Column) -> tuple[str, str]:
     if pa.types.is_dictionary(kind):
         return "category", ""
     if is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_duration(kind):
+        # Numbers of rows are distinct too, but so are measurements: the name decides.
         serial = name.strip() == "" or re.fullmatch(r"(?i)unnamed: \d+|index|(.*_)?id", name)
         if serial and pa.types.is_integer(kind) and _distinct(column.slice(0, LOOK)) > NAMELIKE:
             return "ignore", "it numbers the rows"
@@ -293,7 +294,9 @@ def looks_like_numbers(name: str, column: Column) -> str:
         fix = "write a number or leave it empty"
     else:
         return ""
-    content = "has numbers" if commas + plain == known else "is mostly numbers"
+    content = "is mostly numbers"
+    if commas + plain == known:
+        content = "has numbers"
     return (
         f"column '{name}' {content}, but row {row + 1} is {value[:40]!r}; "
         f'{fix}, or declare the kind: columns = {{{name} = "number"}}'

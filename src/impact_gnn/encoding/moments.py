@@ -22,10 +22,16 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def decoded(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return a dictionary-encoded column as its values."""
-    if pa.types.is_dictionary(column.type):
-        return column.cast(column.type.value_type)
-    return column
+    """Return a dictionary as its values, and views of text as text: these lack operations."""
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.large_string())
+    if not pa.types.is_dictionary(column.type):
+        return column
+    if isinstance(column, pa.Array):
+        # Arrow cannot cast a dictionary of views, but the values of the dictionary alone.
+        return decoded(column.dictionary).take(column.indices)
+    nothing = decoded(pa.array([], column.type.value_type))  # its type holds without chunks, too
+    return pa.chunked_array(list(map(decoded, column.chunks)), nothing.type)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -85,7 +91,8 @@ def unit_of(values: np.ndarray) -> str | None:
         >>> [unit_of(np.array([number])) for number in (1_600_000_000, 20210701, 2019)]
         ['seconds', 'YYYYMMDD', None]
     """
-    low, high = values.min(), values.max()
+    low = values.min()
+    high = values.max()
     for unit, scale in SCALES.items():
         if low >= SINCE * scale and high < UNTIL * scale:
             return unit
@@ -94,9 +101,11 @@ def unit_of(values: np.ndarray) -> str | None:
     whole = values.astype(np.int64)
     if (whole != values).any():
         return None
-    name, year = "YYYYMMDD", 10_000
+    name = "YYYYMMDD"
+    year = 10_000
     if high < 10**6:
-        name, year = "YYYYMM", 100
+        name = "YYYYMM"
+        year = 100
         whole = 100 * whole + 1  # the first day of the month
     month = whole // 100 % 100
     day = whole % 100
@@ -114,7 +123,9 @@ def from_numbers(values: np.ndarray, unit: str) -> np.ndarray:
     whole = values.astype(np.int64)
     if unit == "YYYYMM":
         whole = 100 * whole + 1  # the first day of the month
-    year, month, day = whole // 10_000, whole // 100 % 100, whole % 100
+    year = whole // 10_000
+    month = whole // 100 % 100
+    day = whole % 100
     first = (12 * (year - 1970) + month - 1).astype("M8[M]")
     date = first.astype("M8[D]") + (day - 1)
     return np.where(date.astype("M8[M]") == first, date, np.datetime64("NaT")).astype("M8[us]")

@@ -5,7 +5,7 @@ from impact_gnn.engines.dask import Dask
 from impact_gnn.engines.disk import Disk
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.hop import Hop
-from impact_gnn.engines.memory import Memory, or_memory
+from impact_gnn.engines.memory import Memory, as_engine
 from impact_gnn.engines.operator import Operator
 
 __all__ = [
@@ -17,6 +17,6 @@ __all__ = [
     "Hop",
     "Memory",
     "Operator",
+    "as_engine",
     "choose",
-    "or_memory",
 ]

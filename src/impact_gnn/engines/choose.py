@@ -62,6 +62,7 @@ def choose(
         )
     in_memory, in_files, seconds = job_needs(graph, hops)
     free = free_memory()
+    # The user's limit, or a share of what is free: training needs memory, too.
     cap = int(SHARE * free) if memory is None else _files.byte_size(memory)
     size = _files.readable_size
     if kind == "memory" or (kind == "auto" and in_memory <= cap):

@@ -59,6 +59,7 @@ class Dask(FileEngine):
     storage: str | None = None
     progress: bool | Progress = False
     patience: float = 60.0
+    parent: FileEngine | None = field(default=None, repr=False, kw_only=True)
     threads: int | None = field(default=1, init=False)
     _temporary: Any = field(default=None, init=False, repr=False)
 
@@ -127,6 +128,7 @@ class Dask(FileEngine):
             yield from super().run_tasks(function, shared, tasks, jobs=1, starting=starting)
             return
         with self._connected() as client:
+            # Sent once, not with every task; hashing a graph would take longer.
             on_workers = self._answer(client.scatter, shared, hash=False)
             futures: deque[Any] = deque()
             try:
@@ -154,6 +156,7 @@ class Dask(FileEngine):
         counter: Counter | None = None,
     ) -> list[Any]:
         with self._connected() as client:
+            # Before the first task: its failure on a worker would say less.
             self._check_directory(client)
             futures = [
                 client.submit(function, *task, pure=False, retries=RETRIES) for task in tasks
@@ -191,6 +194,7 @@ class Dask(FileEngine):
                 if counter is not None:
                     counter.advance()
             waiting -= done
+            # A scheduler without workers answers too, so workers are counted.
             if client.status == "running" and self._answer(client.nthreads):
                 last_alive = time.monotonic()
             elif time.monotonic() - last_alive > self.patience:
@@ -269,6 +273,7 @@ def connected(address: str, patience: float = 60.0) -> Any:
             "a cluster requires dask; run pip install 'impact-gnn[distributed]'."
         ) from None
     try:
+        # A scheduler in this process cannot be unreachable.
         if not address.startswith("inproc:"):
             _greet(address, patience)
         return Client(address, timeout=patience)

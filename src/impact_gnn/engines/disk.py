@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tempfile
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ class FileEngine(Engine):
     memory: str | int
     storage: str | None
     progress: bool | Progress
-    parent: FileEngine | None = None  # the engine whose directory contains this one's
+    parent: FileEngine | None  # the engine whose directory contains this one's
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,6 +85,7 @@ class FileEngine(Engine):
     def _hops(
         self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
     ) -> list[Hop]:
+        # For many rows all are computed: the file then serves other rows as well.
         if rows is not None and len(rows) >= FEW_ROWS * operators[-1].csr.num_targets:
             *before, last = self._hops(operators, x, None, dtype)
             return [*before, selected_hop(last, np.asarray(rows))]
@@ -91,8 +93,10 @@ class FileEngine(Engine):
             job = self._job(operators, x, rows, np.dtype(dtype or self.storage or x.dtype))
             missing = job.missing()
             if missing:
+                # Refused now, with a sentence, and not by a full disk in an hour.
                 size = sum(np.prod(job.shape(*file)) for file in missing)
                 _files.require_space(self.place, int(size) * job.dtype.itemsize)
+                # A slice goes through all of its missing hops in one task.
                 numbers = sorted({number for _, number in missing})
                 counter = Counter(watched(self.progress), "propagating", len(numbers))
                 self.share(run_slice, [(job, number) for number in numbers], counter)
@@ -109,8 +113,9 @@ class FileEngine(Engine):
     def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
         with self._working():
             _files.require_space(self.place, int(np.prod(shape)) * np.dtype(dtype).itemsize)
-            folder = _files.fresh(self.place / "arrays")
-            return _files.create_array(folder / "values.npy", dtype, shape)
+            (self.place / "arrays").mkdir(exist_ok=True)
+            folder = tempfile.mkdtemp(dir=self.place / "arrays")
+            return _files.create_array(Path(folder) / "values.npy", dtype, shape)
 
     def stored(self, array: np.ndarray) -> SlicedHop:
         array.flush()  # type: ignore[attr-defined]
@@ -123,7 +128,7 @@ class FileEngine(Engine):
         """
         if not (self.place / _files.LOCK).is_file():
             return
-        with contextlib.suppress(InputError), self._plain_place(), _files.locked(self.place):
+        with contextlib.suppress(InputError), self._locked():
             for name in DIGEST_FOLDERS:
                 _remove_entries(self.place / name, DIGEST_NAME)
             _remove_entries(self.place / "arrays", TEMPORARY_NAME)
@@ -141,20 +146,20 @@ class FileEngine(Engine):
 
     def child(self, name: str) -> Any:
         place = self.place / "children" / _files.safe_name(name)
-        engine = replace(self, directory=place)  # type: ignore[type-var]
-        object.__setattr__(engine, "parent", self)
-        return engine
+        return replace(self, directory=place, parent=self)  # type: ignore[type-var]
 
     @contextlib.contextmanager
-    def _plain_place(self) -> Iterator[None]:
-        """Refuse a child behind a link: its files are somebody else's."""
-        if self.parent is not None:
-            with self.parent._plain_place():
-                _files.require_plain(self.place.parent, directory=True)
-                _files.require_plain(self.place, directory=True)
-        yield
+    def _locked(self) -> Iterator[None]:
+        """Lock the directory; refuse a child behind a link, whose files are somebody else's."""
+        engine: FileEngine = self
+        while engine.parent is not None:
+            _files.require_plain(engine.place.parent, directory=True)
+            _files.require_plain(engine.place, directory=True)
+            engine = engine.parent
+        with _files.locked(self.place):
+            yield
 
-    def _refuse_foreign(self) -> None:
+    def _check_directory_content(self) -> None:
         """Refuse a directory with files that no engine wrote; without our lock it must be empty."""
         path = self.place
         if path.exists() and not path.is_dir():
@@ -168,18 +173,22 @@ class FileEngine(Engine):
                 f"choose a new or empty directory."
             )
         if self.parent is not None:
-            _files.require_plain(path.parent, directory=True)
-            _files.require_plain(path, directory=True)
-            self.parent._refuse_foreign()
+            self.parent._check_directory_content()
+
+    def _mark_parents(self) -> None:
+        """Put lock files around a child: directories with other content must have one."""
+        if self.parent is not None:
+            self.parent._mark_parents()
             self.parent.place.mkdir(parents=True, exist_ok=True)
             (self.parent.place / _files.LOCK).touch()
 
     @contextlib.contextmanager
     def _working(self) -> Iterator[None]:
-        """Lock the directory, refuse a foreign one, and remove half-written files."""
+        """Check and lock the directory, and remove half-written files."""
         path = self.place
-        self._refuse_foreign()
-        with _files.explain_disk_full(path), _files.locked(path):
+        self._check_directory_content()
+        self._mark_parents()
+        with _files.explain_disk_full(path), self._locked():
             for name in DIGEST_FOLDERS:
                 _refuse_links(path / name)
                 _files.sweep(path / name)
@@ -216,10 +225,12 @@ class FileEngine(Engine):
     def _job(
         self, operators: Sequence[Operator], x: Any, rows: np.ndarray | None, dtype: np.dtype
     ) -> Job:
+        # Hops mostly share one operator, which is written once.
         by_id = {id(operator): self._stored_operator(operator) for operator in operators}
         stored = tuple(by_id[id(operator)] for operator in operators)
         nodes = (x.shape[0], *(operator.csr.num_targets for operator in operators))
         x_key = _files.digest(x) if isinstance(x, np.ndarray) else x.key
+        # All that the numbers depend on; the memory limit is not among it.
         key = _files.digest(x_key, [operator.folder.name for operator in stored], rows, dtype.str)
         # Periods take a byte per source, the scales of "sym" eight more.
         node_bytes = max(
@@ -230,6 +241,7 @@ class FileEngine(Engine):
             x.shape[1], max(nodes[:-1]), dtype, self.task_memory - node_bytes, self.min_slices
         )
         directory = self.place / "hops" / key
+        # The slices of an earlier run are used again, whatever memory it had.
         borders = directory / "columns.json"
         if not borders.exists():
             directory.mkdir(parents=True, exist_ok=True)
@@ -307,6 +319,7 @@ class FileEngine(Engine):
         sorted_edges: dict[Triple, StoredCSR] = {}
         for triple, part in graph.both_ways().items():
             if triple[0] != triple[2]:
+                # Between two types the reverse is a view of the same edges.
                 relations[triple] = part
                 continue
             size = graph.nodes[triple[0]].num_nodes
@@ -384,6 +397,7 @@ class Disk(FileEngine):
     storage: str | None = None
     threads: int | None = None
     progress: bool | Progress = False
+    parent: FileEngine | None = field(default=None, repr=False, kw_only=True)
 
     @property
     def place(self) -> Path:
@@ -444,6 +458,7 @@ def _filter_edges(
             _native.release(*arrays.values())
 
     if not all(file.exists() for file in files.values()):
+        # A first pass counts, because a file has its size from the beginning.
         size = sum(len(positions) for _, _, positions in filtered())
         for name, values in arrays.items():
             shape = (*values.shape[:-1], size)

@@ -40,7 +40,6 @@ class StoredCSR(CSR):
             indices=_files.open_array(directory / "indices.npy", sealed=True),
             weight=weight,
             num_sources=meta["num_sources"],
-            checked=True,
             directory=directory,
         )
 
@@ -105,6 +104,7 @@ def _in_both_directions(
     ends: np.ndarray, weight: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Put the reverse of every edge behind it, except for loops."""
+    # Edge and reverse take turns; a loop has no reverse.
     is_edge = np.ones(2 * ends.shape[1], bool)
     is_edge[1::2] = ends[0] != ends[1]
     both = np.stack([ends, ends[::-1]], 2).reshape(2, -1)[:, is_edge]
@@ -140,6 +140,7 @@ def ranges_of(edges: EdgeList, memory: int) -> list[Range]:
         if cost[number] - paid > memory:
             first_bins.append(number)
             paid = int(cost[number - 1])
+    # Edges of every range, and the targets at which ranges begin.
     counts = np.add.reduceat(edges_per_bin, first_bins).tolist()
     borders = [number << shift for number in first_bins] + [edges.num_targets]
     ranges = []
@@ -178,6 +179,7 @@ def sort_range(edges: EdgeList, part: Range, directory: Path) -> int:
     for _, ends, weights in edges.pieces():
         if edges.both:
             ends, weights = _in_both_directions(ends, weights)
+        # The order of the list is kept, so the result equals `build_csr` of the whole.
         selected = np.flatnonzero((ends[1] >= part.first) & (ends[1] < part.last))
         place = slice(begin, begin + len(selected))
         source[place] = ends[0, selected]
@@ -186,6 +188,7 @@ def sort_range(edges: EdgeList, part: Range, directory: Path) -> int:
             weight[place] = weights[selected]
         begin += len(selected)
     csr = build_csr(source, target, edges.num_sources, part.last - part.first, weight)
+    # Before the merge, which copies the edges once more.
     del target, source, weight
     if edges.both:
         csr = merged(csr)
@@ -221,8 +224,10 @@ def sort_edges(
         for name, dtype in dtypes.items():
             _files.create_array(temporary / f"{name}.npy", dtype, (size,))
         _files.create_array(temporary / "indptr.npy", np.int64, (edges.num_targets + 1,))
+        # Workers receive paths, never arrays.
         edges = edges.saved(temporary / "unsorted")
         counts = share(sort_range, [(edges, part, temporary) for part in ranges])
+        # Merged edges leave gaps at the ends of their ranges.
         if sum(counts) < size:
             _close_gaps(temporary, ranges, counts, dtypes)
         _files.remove(temporary / "unsorted")

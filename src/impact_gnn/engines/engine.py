@@ -190,9 +190,11 @@ class Engine(ABC):
         weighting = weights.at_hop(weighting, first=True)
         if isinstance(weighting, str):
             checks.choice("weighting", weighting, weights.NAMES)
+        # A table needs times at both ends; balancing only those of the sources.
         has_source_time = graph.nodes[source].time is not None
         has_target_time = graph.nodes[target].time is not None
         balanced = has_source_time and isinstance(weighting, str) and weighting in weights.BY_ROW
+        # By default one period for all nodes, whose weight is 1.
         table = np.ones((1, 1))
         source_period = np.zeros(csr.num_sources, np.uint8)
         target_period = np.zeros(csr.num_targets, np.uint8)
@@ -224,6 +226,7 @@ class Engine(ABC):
     ) -> list[Operator]:
         """Build the operator of each hop; the weighting may differ at the first hop."""
         first = self.operator(graph, relation, weighting=weighting, **options)
+        # The same object for every hop: engines store and apply it once.
         if hops < 2 or not isinstance(weighting, weights.FirstHop):
             return [first] * hops
         later = weights.at_hop(weighting, first=False)
@@ -231,6 +234,7 @@ class Engine(ABC):
 
     def loaded(self, hops: Sequence[Hop]) -> list[Hop]:
         """Load hops into memory as float32, the type for training, if all of them fit."""
+        # All or none, so that training has one way of reading rows.
         if not self.fits(sum(4 * hop.shape[0] * hop.shape[1] for hop in hops)):
             return list(hops)
         return [as_hop(np.asarray(np.asarray(hop), np.float32)) for hop in hops]
@@ -273,6 +277,7 @@ def time_table(
     else:
         kind = graph.target if source is None else source
         counts = graph.timeline.counts[kind]
+        # The table of the past has no rows or columns for later periods.
         now = size if last is None else last + 1
         table = np.zeros((size, size))
         table[:now, :now] = weighting(graph.times[:now], counts[:now])

@@ -61,6 +61,7 @@ class _LazyHop:
         return self.rows(np.arange(len(self))[index])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        # numpy asks for the array in `np.asarray(hop)`; all rows are read.
         values = self[:]
         return values if dtype is None else values.astype(dtype, copy=False)
 
@@ -144,6 +145,7 @@ def mapped_hop(hop: Any, change: Change, dtype: Any = None) -> ComputedHop:
         shape=hop.shape,
         dtype=np.dtype(dtype or hop.dtype),
         compute=lambda index: change(hop.rows(index), index),
+        # Through all changes since the engine, in their order.
         recompute=lambda values, index: change(recompute(hop, values, index), index),
     )
 
@@ -198,6 +200,7 @@ def columns_of(x: Any, low: int, high: int, dtype: Any) -> np.ndarray:
     """Return columns low .. high−1 of features in memory, rows contiguous, in type `dtype`."""
     if not isinstance(x, np.ndarray):
         return x.columns(low, high).astype(dtype, copy=False)
+    # An array in memory that is complete already is used as it is.
     if (low, high) == (0, x.shape[1]) and x.dtype == dtype and _native.mapping(x) is None:
         return np.ascontiguousarray(x)
     values = _native.aligned_empty((len(x), high - low), dtype)

@@ -32,7 +32,9 @@ from impact_gnn.engines.vectors import (
 
 TILE = 256  # edges of a row handled together; also the longest sum in float32
 
-PLAIN, LOOK_UP, KNOWN = 0, 1, 2
+PLAIN = 0
+LOOK_UP = 1
+KNOWN = 2
 """The factors of the edges of a tile: 1; to be looked up; in `factors`, looked up before."""
 
 

@@ -44,6 +44,7 @@ class Memory(Engine):
             if selected is not None and len(selected) < FEW_ROWS * operator.csr.num_targets:
                 hops.append(as_hop(operator.apply_rows(values, selected, self.threads)))
                 continue
+            # The next hop reads the values of all nodes, so all are computed.
             values = operator.apply(values, threads=self.threads)
             hops.append(as_hop(values if selected is None else values[selected]))
         return hops
@@ -67,8 +68,10 @@ class Memory(Engine):
         for operator in operators[:0:-1]:
             is_needed = np.zeros(operator.csr.num_sources, bool)
             is_needed[needed[-1]] = True
+            # A later hop reads these nodes and their neighbours.
             is_needed[operator.csr.take(needed[-1]).indices] = True
             needed.append(np.flatnonzero(is_needed))
+            # Most nodes are needed: selecting rows would cost more than it saves.
             if len(needed[-1]) >= FEW_ROWS * len(is_needed):
                 return super().hops_of_rows(operators, x, rows, dtype=dtype)
         x = checked_start(operators, x)
@@ -78,6 +81,7 @@ class Memory(Engine):
         for operator, nodes in zip(operators, reversed(needed), strict=True):
             values = operator.apply_rows(values, nodes, self.threads, sources=sources)
             sources = nodes
+            # From the computed nodes to the requested rows, in their order.
             hops.append(as_hop(values[np.searchsorted(nodes, rows)]))
         return hops
 
@@ -109,7 +113,7 @@ class Memory(Engine):
         return max(1, min(cpu_count(), free_memory() // max(size, 1)))
 
 
-def or_memory(engine: Engine | None) -> Engine:
+def as_engine(engine: Engine | None) -> Engine:
     """Return the engine, or `Memory()` for None."""
     if engine is None:
         return Memory()

@@ -81,7 +81,8 @@ class Operator:
 
     def __post_init__(self) -> None:
         checks.choice("norm", self.norm, NORMS)
-        sources, targets = self.csr.num_sources, self.csr.num_targets
+        sources = self.csr.num_sources
+        targets = self.csr.num_targets
         if sources != targets and (self.norm == "sym" or self.self_loop):
             option = 'norm="sym"' if self.norm == "sym" else "self_loop=True"
             raise InputError(
@@ -101,7 +102,6 @@ class Operator:
         object.__setattr__(self, "table", table)
         object.__setattr__(self, "source_period", source_period.astype(dtype, copy=False))
         object.__setattr__(self, "target_period", target_period.astype(dtype, copy=False))
-        _check_csr(self.csr)
 
     def apply(
         self,
@@ -140,6 +140,7 @@ class Operator:
         With `sources`, increasing positions, `x` has the rows of these nodes only.
         """
         row_scale = self.row_scale[rows] if self.norm != "mean" or self.self_loop else np.empty(0)
+        # The same pass over the edges of these rows; loops are added below.
         part = replace(
             self._forward,
             csr=self.edges.take(rows),
@@ -196,6 +197,7 @@ class Operator:
         """The factor of the weighted sum of row v, in float64."""
         if self.norm == "sum":
             return np.ones(self.csr.num_targets)
+        # A node without incoming weight has an infinite inverse, which becomes 0.
         with np.errstate(divide="ignore"):
             inverse = 1 / (self.in_weight if self.norm == "mean" else np.sqrt(self.in_weight))
         inverse[self.in_weight <= 0] = 0.0
@@ -237,6 +239,7 @@ class Operator:
             table=None if self._sums.table is None else self.table.T,
             source_period=self.target_period,
             target_period=self.source_period,
+            # Transposed, rows and columns change places, and so do their scales.
             row_scale=self.column_scale,
             column_scale=None if self.norm == "sum" else self.row_scale,
             self_loop=self.self_loop,
@@ -272,6 +275,7 @@ class _Pass:
         x = _matrix(x, self.csr.num_sources)
         shape = self.csr.num_targets, x.shape[1]
         out = aligned_empty(shape, x.dtype) if out is None else _writable(out, shape, x)
+        # The kernel takes the address of the first element, which is missing here.
         if out.size == 0:
             return out
         # Tables and scales have the type of the sums.
@@ -293,6 +297,7 @@ class _Pass:
 
     def between(self, sources: np.ndarray) -> _Pass:
         """Return the pass that reads a row of x for each of these sources, and no others."""
+        # Sources by their places among the rows of x, in the type that the kernel knows.
         position = np.searchsorted(sources, self.csr.indices).astype(self.csr.indices.dtype)
         column_scale = self.column_scale
         if column_scale is not None:
@@ -306,6 +311,7 @@ class _Pass:
 
     def row_sums(self) -> np.ndarray:
         """Compute Σ_u table[t_v, t_u]·a_vu for every target v, in float64, without scales."""
+        # Without weights the sum is the number of edges.
         if self.table is None and self.csr.weight is None:
             return np.diff(self.csr.indptr).astype(np.float64)
         sums = np.empty(self.csr.num_targets)
@@ -323,6 +329,8 @@ class _Pass:
         max_edges = max(1, TASK // columns)
         indptr = self.csr.indptr[rows[0] : rows[1] + 1]
         for low, high in pairwise(_native.spans(indptr, max_edges).tolist()):
+            # One row with very many edges is cut by columns, or one thread would end long after the
+            # others.
             is_heavy = high - low == 1 and indptr[high] - indptr[low] > max_edges
             step = SLICE if is_heavy else columns
             for begin in range(0, columns, step):
@@ -341,6 +349,7 @@ class _Pass:
 
     @property
     def _periods(self) -> tuple[np.ndarray, np.ndarray, int]:
+        # With one period all nodes look up the same entry, which is not read.
         num_source_periods = 1 if self.table is None else self.table.shape[1]
         return plain_view(self.source_period), plain_view(self.target_period), num_source_periods
 
@@ -376,31 +385,6 @@ def _periods(name: str, value: Any, size: int, num_periods: int) -> np.ndarray:
             f"but the table has {num_periods} such periods (from 0)."
         )
     return periods
-
-
-def _check_csr(csr: CSR) -> None:
-    """Refuse a CSR whose rows or sources point outside; the kernel does not check them."""
-    if csr.checked:
-        return
-    indptr = csr.indptr
-    indices = csr.indices
-    has_borders = indptr.ndim == 1 and len(indptr) > 0 and indptr.dtype == np.int64
-    if not has_borders or indices.dtype not in (np.int32, np.int64):
-        raise InputError(
-            f"csr has indptr {indptr.dtype} {indptr.shape} and indices {indices.dtype}; pass int64 "
-            f"row borders (one more than targets) and int32 or int64 sources, as build_csr does."
-        )
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
-        raise InputError(
-            "csr.indptr must increase from 0 to the number of edges; create it with build_csr."
-        )
-    if len(indices) and (indices.min() < 0 or indices.max() >= csr.num_sources):
-        raise InputError(
-            f"csr.indices range from {indices.min()} to {indices.max()} for {csr.num_sources} "
-            f"sources; create it with build_csr."
-        )
-    if csr.weight is not None:
-        checks.edge_weights("csr.weight", csr.weight, len(indices))
 
 
 def _matrix(value: Any, num_rows: int) -> np.ndarray:

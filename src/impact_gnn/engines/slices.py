@@ -114,13 +114,16 @@ class Job:
 def run_slice(job: Job, number: int) -> None:
     """Take one slice of columns through all hops, except for hops that exist already."""
     for hop, stored in enumerate(job.operators, start=1):
+        # A file has its name only when it is complete, so an existing one is not computed again.
         goal = job.file(hop, number)
         if goal.exists():
             continue
-        low, high = job.columns[number], job.columns[number + 1]
+        low = job.columns[number]
+        high = job.columns[number + 1]
         x = job.x
         if hop > 1:
             x = _files.open_array(job.file(hop - 1, number), sealed=True)
+            # A stored hop holds the columns of this slice only.
             low, high = 0, high - low
         values = columns_of(x, low, high, job.dtype)
         operator = stored.open()
@@ -145,6 +148,7 @@ def _apply_rows(
 ) -> None:
     """Write the rows `rows` of M·X into a file by blocks of edges."""
     csr = operator.edges
+    # Edges before each requested row, by which rows are cut into blocks.
     cumulative = np.concatenate([[0], np.cumsum(csr.indptr[rows + 1] - csr.indptr[rows])])
     for first, last in pairwise(_native.spans(cumulative, ROWS_EDGES)):
         out[first:last] = operator.apply_rows(x, rows[first:last], threads)
@@ -167,7 +171,9 @@ def slice_borders(
             f"the memory limit is too small: {num_rows:,} nodes need at least "
             f"{_files.readable_size(column_size)} for one column, plus the edges; raise it."
         )
+    # At least as many slices as keep all workers busy.
     width = min(width, max(1, -(-num_columns // min_slices)))
+    # Whole cache lines where possible: the kernel sums 16 or 4 columns at a time.
     for unit in (VECTOR, 4):
         if width >= unit:
             width = width // unit * unit

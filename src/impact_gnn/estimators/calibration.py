@@ -1,27 +1,25 @@
-"""Calibration: temperature, correction of the class prior, and prediction sets with 90 % coverage.
+"""Calibration: temperature, forecast class proportions, and prediction sets with 90 % coverage.
 
 All of it is fitted on out-of-fold predictions of past periods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from impact_gnn.label_shift import TINY, ratio, reweighted, saerens, tempered
+from impact_gnn.label_shift import TINY, reweighted, tempered
 from impact_gnn.metrics import METRICS, Scoring, tilted
 
-STRENGTHS = (0.5, 1.0)  # candidates for the correction of a shifted class prior
 DRIFT_STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # candidates for the share of a forecast drift
 TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # candidates for the tilt of labels towards rare classes
 DRIFT_ROWS = 10_000  # rows whose mean probability is compared with the forecast at most
 DRIFT_STEPS = 11
 MAX_HARM = 0.02  # relative increase of a fold's log-loss that a forecast of the prior may cost
 MIN_HELP = 0.02  # relative decrease of the log-loss that it needs where there is a single fold
-EM_STEPS = 50
 BINS = 15
 FINE_BINS = 60  # bins of a curve: a multiple of BINS and of 20
 COVERAGE = 0.9
@@ -32,7 +30,6 @@ class Calibration:
     """How to calibrate raw probabilities, and the threshold of prediction sets."""
 
     temperature: float = 1.0  # above 1 softens
-    shift: float = 0.0  # strength of the correction of the class prior, 0 for none
     threshold: float = 0.0  # labels at least as probable form the set; 0 for all labels
     coverage: float = COVERAGE  # share of sets that contain the true label
     tilt: float = 0.0  # of labels towards rare classes, for metrics that need it
@@ -43,14 +40,10 @@ class Calibration:
 
     def apply(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
         """Calibrate rows that are predicted together; `prior` is the class prior in training."""
-        calibrated = probability
         bias = self.fixed_for(probability, prior).bias
         if bias:
-            calibrated = reweighted(probability, np.exp(bias))
-        calibrated = tempered(calibrated, self.temperature)
-        if self.shift:
-            calibrated = shifted(calibrated, prior, self.shift)
-        return calibrated
+            probability = reweighted(probability, np.exp(bias))
+        return tempered(probability, self.temperature)
 
     def with_drift(self, drift: np.ndarray | None, strength: float) -> Calibration:
         """Return the calibration for rows whose class proportions drift by `drift`, in logs."""
@@ -107,18 +100,6 @@ class OutOfFold:
     drift: np.ndarray | None = None
 
 
-def shifted(probability: np.ndarray, prior: np.ndarray, strength: float = 1.0) -> np.ndarray:
-    """Correct probabilities for a class prior that EM estimates from them (Saerens et al.).
-
-    `strength` below 1 applies a part of the correction.
-    """
-    # A class without a training label needs a prior above 0 to be predicted.
-    base = np.maximum(prior, 1 / (10 * max(len(probability), 1)))
-    base = base / base.sum()
-    estimate = saerens(probability, base, steps=EM_STEPS, tolerance=0.0)
-    return reweighted(probability, ratio(estimate, base) ** strength)
-
-
 @dataclass(frozen=True)
 class _Correction:
     """A calibration, and the share of every fold's own forecast drift that it applies."""
@@ -143,24 +124,23 @@ def fit_calibration(
 ) -> Calibration:
     """Choose the calibration with the best log-loss on the folds, and the tilt with the best score.
 
-    A temperature is always fitted. Two corrections of the class prior compete:
+    A temperature is always fitted. A share of the drift of the class proportions that was forecast
+    from past labels is applied if that helps in the newest fold and on average, and harms no fold
+    by more than `MAX_HARM`; with a single fold it must help by `MIN_HELP`. `drift` is the forecast
+    for the rows to calibrate.
 
-    - EM on the probabilities; it must help in every fold, because in one of two it may be chance;
-    - the drift forecast from past labels; `drift` is that of the rows to calibrate. It must help
-      in the newest fold and on average, and harm none by more than `MAX_HARM`. With a single fold
-      it must help by `MIN_HELP`.
-
-    (A bias per class, learned from the errors of past folds, was worse on later nodes.)
+    (A bias per class, learned from the errors of past folds, was worse on later nodes, and so were
+    class proportions that EM estimates from the predictions.)
     """
     best = _Correction(Calibration(best_temperature(folds)))
     uncorrected = np.array([best.loss(fold) for fold in folds])
     best_loss = _mean_log(uncorrected, folds)
-    for correction, losses in _corrections(folds, best.calibration):
-        allowed = (1 + MAX_HARM) * uncorrected
-        if correction.calibration.shift:
-            allowed = uncorrected
-        elif len(folds) == 1:
-            allowed = (1 - MIN_HELP) * uncorrected
+    allowed = (1 + MAX_HARM) * uncorrected
+    if len(folds) == 1:
+        allowed = (1 - MIN_HELP) * uncorrected
+    for strength in DRIFT_STRENGTHS:
+        correction = _fit_temperature(folds, strength)
+        losses = np.array([correction.loss(fold) for fold in folds])
         helps = (losses < allowed).all() and losses[-1] < uncorrected[-1]
         if helps and _mean_log(losses, folds) < best_loss:
             best = correction
@@ -174,19 +154,14 @@ def fit_calibration(
     )
 
 
-def _corrections(
-    folds: Sequence[OutOfFold], plain: Calibration
-) -> Iterator[tuple[_Correction, np.ndarray]]:
-    """Yield corrections of the class prior, and the log-loss of every fold by each."""
-    for strength in STRENGTHS:
-        correction = _Correction(replace(plain, shift=strength))
-        yield correction, np.array([correction.loss(fold) for fold in folds])
-    for strength in DRIFT_STRENGTHS:
-        # a wrong prior looks like wrong confidence: the temperature follows the correction
-        drifted = _Correction(Calibration(), strength)
-        adjusted = [replace(fold, probability=drifted.apply(fold)) for fold in folds]
-        correction = _Correction(Calibration(best_temperature(adjusted)), strength)
-        yield correction, np.array([correction.loss(fold) for fold in folds])
+def _fit_temperature(folds: Sequence[OutOfFold], strength: float) -> _Correction:
+    """The correction by a share of the forecast drift, with the temperature that suits it.
+
+    A wrong prior looks like wrong confidence, so the temperature is fitted after the correction.
+    """
+    drifted = _Correction(Calibration(), strength)
+    adjusted = [replace(fold, probability=drifted.apply(fold)) for fold in folds]
+    return _Correction(Calibration(best_temperature(adjusted)), strength)
 
 
 def calibration_error(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from impact_gnn.graph import TemporalGraph
 from impact_gnn.methods import PLAIN
 
 FORMAT = "impact-gnn ensemble"
-VERSION = 3
+VERSION = 4
 ENSEMBLE = "ensemble.json"
 
 
@@ -127,9 +127,6 @@ class Ensemble:
         graph = as_temporal_graph(graph)
         period = self._target_period(graph, cutoff)
         requested = self.targets(graph, nodes=nodes, cutoff=cutoff)
-        predicted = requested
-        if nodes is not None and self.calibration.shift:  # it calibrates all targets together
-            predicted = self.targets(graph, cutoff=cutoff)
         only = None
         if not inputs:
             part = None
@@ -138,25 +135,18 @@ class Ensemble:
             if part is not None:
                 graph, only = part
                 engine = engine_for(graph, engine)
-                predicted = requested = only
+                requested = only
             graph = self.fitted.schema.adapted(graph, period)
             inputs = {}
-        mean = np.zeros((len(predicted), self.fitted.num_labels))
+        mean = np.zeros((len(requested), self.fitted.num_labels))
         for pipeline, weight in zip(self.pipelines, self.weights, strict=True):
             shared = pipeline.shared_inputs(inputs, graph.masked(period), engine, only=only)
-            mean += weight * pipeline.predict_rows(shared, period, predicted)
-        calibrated = self.calibration.apply(mean, self.prior)
-        if predicted is not requested:
-            calibrated = calibrated[predicted.searchsorted(requested)]
-        return calibrated
+            mean += weight * pipeline.predict_rows(shared, period, requested)
+        return self.calibration.apply(mean, self.prior)
 
     def reach(self, graph: TemporalGraph) -> Reach:
         """Return how far in a graph the prediction of a node reads."""
-        reach = Reach.joined([pipeline.reach(graph) for pipeline in self.pipelines])
-        if self.calibration.shift:
-            names = (*reach.whole_graph, "a calibration to the class proportions of all targets")
-            reach = replace(reach, whole_graph=names)
-        return reach
+        return Reach.joined([pipeline.reach(graph) for pipeline in self.pipelines])
 
     def _target_period(self, graph: TemporalGraph, cutoff: int | str | None) -> int:
         return self.fitted.cutoff if cutoff is None else graph.when(cutoff)
@@ -211,7 +201,7 @@ class Ensemble:
         root = _files.resolve(Path(directory))
         if not (root / ENSEMBLE).exists():
             return cls.of(Pipeline.load(root, model=model))
-        content = _files.described(root / ENSEMBLE, FORMAT, VERSION)
+        content = _files.read_description(root / ENSEMBLE, FORMAT, VERSION)
         _files.check_folder(root)
         weights = decode(list[float], content.get("weights"), "weights")
         schema = Schema.load(root)

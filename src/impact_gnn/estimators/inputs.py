@@ -111,7 +111,7 @@ class Inputs:
                 "which averages over most of the graph; "
                 f"use 2 or 3."
             )
-        view.hidden_from("inputs need")
+        view.require_cutoff("inputs need")
         # Encoded once: snapshots and views with fewer labels have the same features.
         graph = view.encoded()
         if checks.choice("embed", self.embed, EMBEDDINGS) != "none":

@@ -144,7 +144,7 @@ def read(root: Path, kind: type[Pipeline], *, model: Own | None, schema: Schema 
     """Return the fitted pipeline that `write` saved; see `Pipeline.load`."""
     if (root / "ensemble.json").is_file():
         raise InputError(f"{root} contains an ensemble; use Ensemble.load.")
-    content = _files.described(root / PIPELINE, FORMAT, VERSION)
+    content = _files.read_description(root / PIPELINE, FORMAT, VERSION)
     if schema is None:  # the folder of an ensemble was checked as a whole
         _files.check_folder(root)
     with checks.guarded(root):

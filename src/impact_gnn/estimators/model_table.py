@@ -69,18 +69,18 @@ MODELS: dict[str, ModelSpec] = {
     "gamlp": ModelSpec.of_network(
         "a neural network that learns a weight of every hop for every node",
         Network(nn.GAMLP),
-        cost=2.0,
+        cost=1.5,
     ),
     "sehgnn": ModelSpec.of_network(
         "a neural network with attention over metapaths",
         Network(nn.SeHGNN),
-        cost=6.0,
+        cost=2.0,
         several_types=True,
     ),
     "rphgnn": ModelSpec.of_network(
         "a neural network over randomly projected metapaths",
         Network(nn.RpHGNN, kind=ModelKind.SQUASHED),
-        cost=3.0,
+        cost=8.0,
         several_types=True,
     ),
     "linear": ModelSpec.of_network(
@@ -98,6 +98,7 @@ MODELS: dict[str, ModelSpec] = {
     "gat": ModelSpec.of_network(
         "a graph attention network",
         Network(nn.GAT, kind=ModelKind.GRAPH, hidden=128, self_loops=True, layers=2),
+        cost=12.0,
     ),
     "trees": ModelSpec(
         "boosted trees over the features and all hops side by side", ModelKind.TREES, TreesHead

@@ -16,7 +16,7 @@ from impact_gnn.estimators.head import Head, HeadOptions, Shape
 from impact_gnn.methods import ModelKind
 
 FULL_BATCH = 6000  # labelled rows up to which all are used in every step
-BATCH = 4096
+BATCH = 2048  # larger ones cost more and were not better on past folds of five graphs
 LARGEST_BATCH = 1 << 16
 MOST_STEPS = 100  # of an epoch, from which on batches grow instead
 STEPS = 300

@@ -20,7 +20,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines.engine import Engine, time_table
 from impact_gnn.engines.hop import Hop, mapped_hop, position_blocks
-from impact_gnn.engines.memory import or_memory
+from impact_gnn.engines.memory import as_engine
 from impact_gnn.estimators import model_files
 from impact_gnn.estimators.calibration import OutOfFold, best_temperature
 from impact_gnn.estimators.head import Head, HeadOptions, Shape, matrix
@@ -556,14 +556,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         graph = as_temporal_graph(graph)
         period = self._target_period(graph, cutoff)
         targets = self.targets(graph, cutoff=period)
-        recoded = fitted.schema.recode_labels(graph).y
-        if graph.y is None or recoded is None or not (graph.y[targets] >= 0).any():
+        relabeled = fitted.schema.recode_labels(graph).y
+        if graph.y is None or relabeled is None or not (graph.y[targets] >= 0).any():
             raise InputError(
                 "no target node has a label in this graph, so there is nothing to score against."
             )
         is_known = graph.y[targets] >= 0
         probabilities = self.predict_proba(graph, cutoff=period)[is_known]
-        truth = recoded[targets][is_known]
+        truth = relabeled[targets][is_known]
         scoring = fitted.scoring
         is_new = truth < 0
         if is_new.any():
@@ -736,7 +736,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             graph if graph.cutoff is not None else self._masked(graph),
             hops=self.hops,
             undirected=self.undirected,
-            engine=or_memory(engine),
+            engine=as_engine(engine),
             squashed=self._is_squashed,
             seed=self.seed,
             embed=self.embed,

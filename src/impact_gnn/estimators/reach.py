@@ -10,7 +10,7 @@ import numpy as np
 
 from impact_gnn.checks import listing
 from impact_gnn.engines.engine import Engine
-from impact_gnn.engines.memory import Memory, or_memory
+from impact_gnn.engines.memory import Memory, as_engine
 from impact_gnn.estimators.inputs import NodeIndex
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.graph.neighbourhood import neighbourhood
@@ -71,7 +71,7 @@ def engine_for(part: TemporalGraph, engine: Engine | None) -> Engine:
         for node in part.nodes.values()
         if isinstance(node.features, np.ndarray)
     ]
-    chosen = or_memory(engine)
+    chosen = as_engine(engine)
     if chosen.fits(4 * sum(sizes)):
         chosen = Memory()
     return chosen

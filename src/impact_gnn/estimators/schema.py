@@ -144,14 +144,14 @@ class Schema:
                     "the model's classes have names, but the graph's do not; "
                     "pass label_names to match them."
                 )
-            return graph.coded_as(self.label_names)
+            return graph.with_classes(self.label_names)
         if graph.label_names is not None:
             raise InputError(
                 "the graph's classes have names, but the model's do not; "
                 "omit label_names, or retrain."
             )
         codes = np.arange(graph.num_labels)
-        return graph.recoded(np.where(codes < self.num_labels, codes, -1), self.num_labels, None)
+        return graph.relabeled(np.where(codes < self.num_labels, codes, -1), self.num_labels, None)
 
     def _check_columns(self, view: TemporalGraph) -> None:
         """Refuse features without names where the model needs names, and the reverse."""

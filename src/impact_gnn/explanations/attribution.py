@@ -197,6 +197,7 @@ class Explainer:
                 probabilities=pipeline.predict_proba(view, cutoff=self.cutoff, inputs=shared),
             )
             self.members.append(member)
+        # The member with the largest weight is the one whose values are shown.
         self.members.sort(key=lambda member: -member.weight)
         # [targets, num_labels]: the weighted mean of the members, before and after calibration
         self.mean = np.zeros(self.members[0].probabilities.shape)
@@ -266,6 +267,7 @@ class Explainer:
                 f"label={label!r} is not a class of the model; "
                 f"its classes are {listing(self.names)}."
             )
+        # The runner-up is the most probable class besides the explained one.
         probabilities[0, explained] = -1.0
         return Question(node_index, target_index, explained, int(probabilities.argmax()))
 
@@ -586,6 +588,7 @@ class _Member:
 
         # Integrated gradients: mean slope on the line times the distance walked [columns].
         device = next(model.parameters()).device
+        # Both ends of the line along which slopes are averaged.
         line = torch.tensor(np.stack([row, self.mean_row]), dtype=torch.float32, device=device)
         slopes, error = _mean_slopes(log_odds, line[0], line[1], ROW_STEPS)
         return _ColumnSplit(slopes * (row - self.mean_row), slopes, error)

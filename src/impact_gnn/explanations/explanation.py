@@ -114,6 +114,7 @@ class NodeExplanation:
                 *map(self._neighbour_row, self.neighbours),
             ],
         ]
+        # A single member would only repeat the first line.
         if len(self.voices) > 1:
             tables[0] += map(_member_row, self.voices)
         sections = [
@@ -128,6 +129,7 @@ class NodeExplanation:
     def _neighbour_row(self, neighbour: Neighbour) -> tuple[str, ...]:
         name = f"{neighbour.kind} {neighbour.id}"
         if neighbour.kind == self.kind:
+            # The explained node reaches itself along loops and return paths.
             name = "(itself)" if neighbour.id == self.id else neighbour.id
         weight = f"{neighbour.weight:.3f}"
         if neighbour.plain_weight is not None:
@@ -165,6 +167,7 @@ def _feature_row(feature: Feature) -> tuple[str, ...]:
 def _format_table(rows: Sequence[tuple[str, ...]]) -> str:
     """Align columns, numbers to the right; the widest are cut until they fit into a terminal."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    # The widest column loses a letter at a time, so that long names give way first.
     while 2 * len(widths) + sum(widths) > TERMINAL_WIDTH and max(widths) > SMALLEST_COLUMN:
         widths[widths.index(max(widths))] -= 1
     lines = []

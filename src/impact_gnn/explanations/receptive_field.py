@@ -117,10 +117,12 @@ class ReceptiveField:
         graph = inputs.graph
         period = inputs.snapshot_period(method, cutoff, node_index)
         if label.ndim == 2 and period is not None:
+            # The periods about which the stage before has predictions that this node may read.
             until = np.searchsorted(graph.times, cutoff) if "lags" in method else period
             label = np.where(graph.period[:, None] < until, label, 0)
         snapshot = inputs.snapshot(graph, method, period, np.array([node_index]))
         visible: dict[str, np.ndarray | None] = dict.fromkeys(graph.nodes)
+        # The snapshot is a smaller graph, in which nodes have other positions.
         if snapshot.hidden_after != period:
             visible.update(graph.positions_upto(int(graph.times[period])))
         return cls(
@@ -182,6 +184,7 @@ class ReceptiveField:
             label = self.label[index]
             is_known = label >= 0 if label.ndim == 1 else label.any(1)
             weight = weight * (is_known & (index != self.node_index))
+        # The message is a mean over what counts, so weights sum to 1 again.
         if block.labels or ends is not None:
             weight = _ratio(weight, np.full(len(weight), weight.sum()))
         return index[weight > 0], weight[weight > 0]

@@ -42,7 +42,7 @@ def append(
     label_names: Sequence[Any] | None,
 ) -> None:
     """Append nodes by type and edges by relation, and set the classes."""
-    with _files.alone(directory) as scratch:
+    with _files.exclusive_scratch(directory) as scratch:
         update = _Update(directory, scratch)
         manifest = update.manifest
         for kind, new in nodes.items():
@@ -51,6 +51,7 @@ def append(
                 update.append_rows(f"{entry['folder']}/{name}.npy", rows)
             if new.columns is not None and new.num_nodes:
                 update.add_columns(entry, new.columns)
+            # Only in the new manifest: readers of the old one go on with fewer rows.
             entry["num_nodes"] += new.num_nodes
         for entry in manifest["relations"]:
             for name, rows in edges.get(tuple(entry["triple"]), {}).items():
@@ -74,7 +75,7 @@ class _Update:
 
     def __post_init__(self) -> None:
         path = self.directory / storage.MANIFEST
-        manifest = _files.described(path, storage.FORMAT, storage.VERSION)
+        manifest = _files.read_description(path, storage.FORMAT, storage.VERSION)
         object.__setattr__(self, "manifest", manifest)
 
     def append_rows(self, name: str, rows: np.ndarray) -> None:
@@ -85,6 +86,7 @@ class _Update:
         if not len(rows):
             return
         path = _files.inside(self.directory, entry.get("file", name))
+        # Longer ids need wider entries, which cannot be appended to the old file.
         if rows.dtype.kind == "U" and rows.dtype.itemsize > dtype.itemsize:
             old = _files.open_array(path)[:begin]
             self._replace(name, np.concatenate([old.astype(rows.dtype), rows]))
@@ -109,6 +111,7 @@ class _Update:
         num_edges = arrays[name]["shape"][0]
         grouped = arrays.get(f"{entry['folder']}/{storage.BY_NODE[0][1]}.npy", {"shape": [0]})
         num_grouped = grouped["shape"][0]
+        # Grouping takes about 24 bytes per edge; without it predictions are slower, not wrong.
         fits = 24 * num_edges < _native.free_memory() // 2
         if num_edges - num_grouped <= MOST_LATER * num_grouped or not fits:
             return
@@ -127,11 +130,12 @@ class _Update:
         if entry is not None:
             present = entry.get("file", name)
             self.old_files.append(present)
+            # Never the present name: whoever has mapped that file still reads it.
             number = 1 + int(Path(present).stem.partition("-")[2] or 0)
             file = f"{name.removesuffix('.npy')}-{number}.npy"
         path = self._new_file(file)
         _files.save_array(path, values)
-        self.manifest["arrays"][name] = storage.described(path) | {"file": file}
+        self.manifest["arrays"][name] = storage.array_entry(path) | {"file": file}
 
     def _new_file(self, name: str) -> Path:
         path = self.scratch / str(len(self.new_files)) / Path(name).name
@@ -146,6 +150,7 @@ class _Update:
             goal = _files.inside(self.directory, name)
             os.replace(path, goal)
             _files.flush(goal.parent)
+        # The moment at which the update exists; all files that it lists are on the disk by now.
         _files.write_json(self.directory / storage.MANIFEST, self.manifest, sealed=True)
         for name in self.old_files:
             _files.remove(_files.inside(self.directory, name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,15 +20,14 @@ PIECE = 1 << 20  # edges that one task merges
 class CSR:
     """Sources of the edges into target v: `indices[indptr[v]:indptr[v + 1]]`, with weights if any.
 
-    The arrays may be mapped from files. `checked` says that rows and sources point inside, because
-    we made it.
+    The arrays may be mapped from files. Create one with `build_csr`, which checks the edges: the
+    kernels trust that rows and sources point inside.
     """
 
     indptr: np.ndarray
     indices: np.ndarray
     weight: np.ndarray | None
     num_sources: int
-    checked: bool = field(default=False, repr=False)
 
     @property
     def num_targets(self) -> int:
@@ -45,7 +44,7 @@ class CSR:
         # Position of every edge: where its row begins, plus its place within the row.
         place = np.repeat(self.indptr[rows] - indptr[:-1], size) + np.arange(indptr[-1])
         weight = None if self.weight is None else self.weight[place]
-        return CSR(indptr, self.indices[place], weight, self.num_sources, self.checked)
+        return CSR(indptr, self.indices[place], weight, self.num_sources)
 
     def transposed(self) -> CSR:
         """The same edges turned round: grouped by source, targets in increasing order."""
@@ -127,7 +126,7 @@ def build_csr(
     # One pass in one thread: as fast as a parallel bucket sort on two cores.
     _group_by_target((sources, targets, plain_view(unsorted)), indptr, indices, weights)
     sorted_weights = None if weight is None else weights
-    return CSR(indptr, indices, sorted_weights, num_sources, checked=True)
+    return CSR(indptr, indices, sorted_weights, num_sources)
 
 
 def merged(csr: CSR) -> CSR:
@@ -144,7 +143,8 @@ def merged(csr: CSR) -> CSR:
         packed_weight = np.empty(borders[-1] if len(weight) else 0, weight.dtype)
         arrays = (indices, weight, packed, packed_weight)
         _native.run(_pack_rows, [(*span, indptr, borders, arrays) for span in spans], None)
-        indices, weight = packed, packed_weight
+        indices = packed
+        weight = packed_weight
     return replace(
         csr,
         indptr=borders,
@@ -165,7 +165,8 @@ def earliest(
         rows: First target and the one after the last; by default all of them.
     """
     first, last = rows or (0, csr.num_targets)
-    begin, end = int(csr.indptr[first]), int(csr.indptr[last])
+    begin = int(csr.indptr[first])
+    end = int(csr.indptr[last])
     out = np.full(end - begin, np.iinfo(np.int64).max)
     indptr = plain_view(csr.indptr[first : last + 1] - begin)
     indices = plain_view(csr.indices[begin:end])
@@ -216,7 +217,8 @@ def _merge_rows(first, last, indptr, edges, counts):  # type: ignore[no-untyped-
     indices, weight = edges
     weighted = len(weight) > 0
     for v in range(first, last):
-        begin, end = indptr[v], indptr[v + 1]
+        begin = indptr[v]
+        end = indptr[v + 1]
         if weighted:
             # stable: weights are added in the order given
             order = np.argsort(indices[begin:end], kind="mergesort")

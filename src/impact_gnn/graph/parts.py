@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -21,23 +21,23 @@ Triple: TypeAlias = tuple[str, str, str]
 HOMOGENEOUS: Triple = ("node", "to", "node")
 """The only relation of a homogeneous graph."""
 
-GAPS_FROM = 1000  # a largest label from which on numbers that do not occur are no classes, if they are most of them
+# From this largest label on, numbers that do not occur are no classes, if they are most of them.
+GAPS_FROM = 1000
 NODE_FIELDS = ("x", "y", "time", "ids", "timestamp", "num_nodes")
 TIME_MISSING = "time is missing; pass one whole number per node."
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """The nodes of one type. Anything but the number may be missing; `ids` are the user's own names."""
+    """The nodes of one type; all but the number may be missing. `ids` are the user's names."""
 
     num_nodes: int
     features: np.ndarray | Columns | None = None  # numbers, or raw columns
     y: np.ndarray | None = None
     time: np.ndarray | None = None
     ids: np.ndarray | None = None
-    known: np.ndarray | None = (
-        None  # mask of the nodes before the cutoff of a view, by which features are encoded
-    )
+    # mask of the nodes before the cutoff of a view, by which features are encoded
+    known: np.ndarray | None = None
     ready: bool = False  # features have been encoded
     # the exact time within the period `time`, in days if it is a date; None where that is all
     timestamp: np.ndarray | None = None
@@ -45,7 +45,7 @@ class Nodes:
     numbers: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        _show_read_only(self, "features", "y", "time", "ids", "timestamp", "numbers")
+        _make_read_only(self, ["features", "y", "time", "ids", "timestamp", "numbers"])
 
     @classmethod
     def checked(cls, kind: str, arrays: Mapping[str, Any], num_labels: int | None) -> Nodes:
@@ -59,34 +59,10 @@ class Nodes:
         unknown = [name for name in arrays if name not in NODE_FIELDS]
         if unknown:
             raise InputError(
-                f"nodes[{kind!r}] has unknown entries {listing(unknown)}; use {', '.join(NODE_FIELDS)}."
+                f"nodes[{kind!r}] has unknown entries {listing(unknown)}; "
+                f"use {', '.join(NODE_FIELDS)}."
             )
-        count = arrays.get("num_nodes")
-        if count is None:
-            sized = next(
-                (name for name in ("time", "x", "y") if arrays.get(name) is not None), None
-            )
-            if sized is None:
-                missing = (
-                    f"nodes[{kind!r}] has no size; pass num_nodes, x or time."
-                    if kind
-                    else TIME_MISSING
-                )
-                raise InputError(missing)
-            first = arrays[sized]
-            shape = (
-                (len(first),)
-                if isinstance(first, Columns)
-                else checks.array(f"{where}{sized}", first).shape
-            )
-            if not shape:
-                raise InputError(f"{where}{sized} is a single value; pass one entry per node.")
-            count = shape[0]
-        count = checks.whole_number(f"{where}num_nodes", count)
-        if count <= 0:
-            raise InputError(
-                f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; pass at least one."
-            )
+        count = _node_count(kind, where, arrays)
         x, y, time, ids = (arrays.get(name) for name in ("x", "y", "time", "ids"))
         if time is None and not kind:
             raise InputError(TIME_MISSING)
@@ -102,18 +78,15 @@ class Nodes:
         timestamp = arrays.get("timestamp")
         if timestamp is not None:
             timestamp = checks.timestamps(f"{where}timestamp", timestamp, time)
-        return cls(
-            count,
-            x if x is None or isinstance(x, Columns) else checks.features(f"{where}x", x, count),
-            None if y is None else checks.labels(f"{where}y", y, count, num_labels),
-            time,
-            ids,
-            timestamp=timestamp,
-        )
+        if x is not None and not isinstance(x, Columns):
+            x = checks.features(f"{where}x", x, count)
+        if y is not None:
+            y = checks.labels(f"{where}y", y, count, num_labels)
+        return cls(count, features=x, y=y, time=time, ids=ids, timestamp=timestamp)
 
     @property
     def x(self) -> np.ndarray | None:
-        """Features as numbers; raw columns are encoded by what is known before the cutoff of the view."""
+        """Features as numbers; raw columns are encoded by the nodes before the view's cutoff."""
         if isinstance(self.features, Columns):
             return self.features.x if self.num_features else None
         return self.features
@@ -132,7 +105,7 @@ class Nodes:
 
     @cached_property
     def encoder(self) -> Encoder | None:
-        """Learned from the known rows: how raw columns become numbers, and wild numbers sane ones."""
+        """The encoder of raw columns, or of extreme numbers, fitted on the known rows."""
         if self.features is None or self.ready:
             return None
         if isinstance(self.features, Columns):
@@ -140,11 +113,12 @@ class Nodes:
         return Encoder.of_matrix(self.features, self.known)
 
     def encoded(self, encoder: Encoder | None) -> Nodes:
-        """The same with features that models can read, by an encoder fitted elsewhere or their own."""
+        """The same with features that models can read, by this encoder or the nodes' own."""
         if self.features is None or self.ready:
             return self
         fitted = encoder or self.encoder
         assert fitted is not None
+        # Raw columns remember what their own encoder made of them.
         if isinstance(self.features, Columns) and encoder is None:
             x = self.x
         elif isinstance(self.features, Columns):
@@ -164,11 +138,12 @@ class Nodes:
             name: None if (a := getattr(self, name)) is None else a[keep]
             for name in ("y", "time", "known", "timestamp")
         }
+        # Without names, positions in the larger graph are the names.
         ids = keep if self.ids is None else self.ids[keep]
         return replace(self, num_nodes=len(keep), features=features, ids=ids, **parts)
 
     def renumbered(self, keep: np.ndarray | None) -> np.ndarray | None:
-        """For every node its position among those at `keep`, −1 where it is not kept; None where all are."""
+        """For every node its position among those at `keep`, −1 for others; None keeps all."""
         if keep is None:
             return None
         number = np.full(self.num_nodes, -1, index_type(self.num_nodes))
@@ -176,9 +151,11 @@ class Nodes:
         return number
 
     def masked(self, cutoff: int, known: np.ndarray | None) -> Nodes:
-        """The same without labels from the cutoff on; features are encoded by the rows `known`, None for all."""
-        y, columns = self.y, self.columns
+        """The same without labels from the cutoff on; `known` rows fit the encoder (None: all)."""
+        y = self.y
+        columns = self.columns
         if y is not None and self.time is not None:
+            # The one place where labels are hidden; everything downstream reads this array.
             y = np.where(self.time < cutoff, y, -1)
         return replace(
             self,
@@ -190,7 +167,7 @@ class Nodes:
 
 @dataclass(frozen=True, eq=False)
 class Relation:
-    """Edges source → target as positions [2, E], with one weight and one time each if these are given.
+    """Edges source → target as positions [2, E], with optional weights and times.
 
     Without `time` it is not known when edges came: one is taken to be there as soon as both its
     nodes are.
@@ -201,7 +178,7 @@ class Relation:
     time: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        _show_read_only(self, *storage.EDGE_ARRAYS)
+        _make_read_only(self, storage.EDGE_ARRAYS)
 
     @classmethod
     def checked(
@@ -211,7 +188,8 @@ class Relation:
         unknown = [entry for entry in arrays if entry not in storage.EDGE_ARRAYS]
         if unknown:
             raise InputError(
-                f"edges of {name} have unknown entries {listing(unknown)}; use {listing(storage.EDGE_ARRAYS)}."
+                f"edges of {name} have unknown entries {listing(unknown)}; "
+                f"use {listing(storage.EDGE_ARRAYS)}."
             )
         edge_index, weight, time = (arrays.get(entry) for entry in storage.EDGE_ARRAYS)
         edges = checks.edges(
@@ -230,11 +208,12 @@ class Relation:
     def upto(
         self, t: int, numbers: Sequence[np.ndarray | None], part: slice = slice(None)
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The edges `part` that were there at the end of time `t` with new node `numbers`, and where they are in it."""
+        """Return the edges of `part` up to time `t` with new node `numbers`, and their places."""
         ends = [
             row[part] if new is None else new[row[part]]
             for row, new in zip(self.edge_index, numbers, strict=True)
         ]
+        # A node that is left out has the number -1.
         there = (ends[0] >= 0) & (ends[1] >= 0)
         if self.time is not None:
             there &= self.time[part] <= t
@@ -244,7 +223,7 @@ class Relation:
     def before(
         self, cutoff: int, times: Sequence[np.ndarray | None], part: slice = slice(None)
     ) -> np.ndarray:
-        """Mask of the edges `part` that were there before `cutoff`, by their own time and their ends'."""
+        """Mask of the edges of `part` before `cutoff`, by their own times and their ends'."""
         there = np.ones(self.edge_index[0, part].shape, bool)
         if self.time is not None:
             there &= self.time[part] < cutoff
@@ -252,6 +231,28 @@ class Relation:
             if time is not None:
                 there &= time[row[part]] < cutoff
         return there
+
+
+def _node_count(kind: str, where: str, arrays: Mapping[str, Any]) -> int:
+    """Return `num_nodes`, or the length of the first array that has one entry per node."""
+    count = arrays.get("num_nodes")
+    if count is None:
+        name = next((name for name in ("time", "x", "y") if arrays.get(name) is not None), None)
+        if name is None:
+            no_size = f"nodes[{kind!r}] has no size; pass num_nodes, x or time."
+            raise InputError(no_size if kind else TIME_MISSING)
+        first = arrays[name]
+        if not isinstance(first, Columns):
+            first = checks.array(f"{where}{name}", first)
+            if not first.ndim:
+                raise InputError(f"{where}{name} is a single value; pass one entry per node.")
+        count = len(first)
+    count = checks.whole_number(f"{where}num_nodes", count)
+    if count <= 0:
+        raise InputError(
+            f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; pass at least one."
+        )
+    return count
 
 
 def classes(
@@ -267,6 +268,7 @@ def classes(
         and nodes.y is not None
         and nodes.y.max() >= GAPS_FROM
     ):
+        # Such as postal codes: a table over all numbers would be mostly empty.
         codes = np.unique(nodes.y[nodes.y >= 0])
         if 2 * len(codes) < nodes.y.max():
             y = np.where(nodes.y >= 0, np.searchsorted(codes, nodes.y), -1)
@@ -311,6 +313,7 @@ def _check_label_names(label_names: Sequence[Any], num_labels: int | None) -> in
             f"label_names contains {max(names, key=names.count)!r} twice; "
             "give every class its own name."
         )
+    # As strings they are written to tables, so the same rules hold as for ids.
     if names:
         checks.ids("label_names", names)
     return count
@@ -322,7 +325,8 @@ def class_name(name: Any) -> str:
     return text.lower() if text in ("True", "False") else text
 
 
-def _show_read_only(part: object, *names: str) -> None:
+def _make_read_only(part: Nodes | Relation, names: Iterable[str]) -> None:
+    """Replace arrays of a new part by read-only views; the user's own stay writable."""
     for name in names:
         values = getattr(part, name)
         if isinstance(values, np.ndarray):

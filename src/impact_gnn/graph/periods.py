@@ -19,7 +19,7 @@ from impact_gnn.encoding.moments import parse
 
 UNITS = ("year", "quarter", "month", "week", "day", "hour")
 RULES = ("auto", *UNITS, "whole")
-"""What `period` may be, besides a number of bins: chosen, a calendar unit, whole numbers as they are."""
+"""Values of `period` besides a number of bins: chosen, a calendar unit, whole numbers."""
 
 LARGEST = 1 << 53  # whole numbers up to which floats tell them apart, as borders of bins are
 MOST = 200  # distinct whole numbers, or periods, that are taken without binning
@@ -42,9 +42,11 @@ class Periods:
 
     Examples:
         >>> quarters = Periods("quarter")
-        >>> quarters.of(np.array(["2021-07-01", "2021-12-31"], "M8[us]")).tolist(), quarters.name(8086)
+        >>> dates = np.array(["2021-07-01", "2021-12-31"], "M8[us]")
+        >>> quarters.of(dates).tolist(), quarters.name(8086)
         ([8086, 8087], '2021-Q3')
-        >>> quarters.cutoff("2021-07-01"), Periods("bins", False, (0, 10, 30), 39).of(np.array([5, 30, 70])).tolist()
+        >>> bins = Periods("bins", False, (0, 10, 30), 39)
+        >>> quarters.cutoff("2021-07-01"), bins.of(np.array([5, 30, 70])).tolist()
         (8086, [0, 2, 5])
     """
 
@@ -66,6 +68,7 @@ class Periods:
         number = values.astype("M8[us]").astype(np.int64) if self.dated else values
         if self.unit in LENGTHS:
             return (number - (MONDAY if self.unit == "week" else 0)) // LENGTHS[self.unit]
+        # Values before the first bin belong to it; later ones go on in bins of the usual width.
         inside = np.maximum(np.searchsorted(np.array(self.starts), number, side="right") - 1, 0)
         beyond = len(self.starts) + np.maximum(number - self.end, 0) // self._width
         return self.first + np.where(number > self.end, beyond, inside).astype(np.int64)
@@ -89,8 +92,7 @@ class Periods:
         if self.unit == "bins":
             if not self.dated:
                 return f"{first:.15g}.."
-            whole_days = all(start % DAY == 0 for start in self.starts)
-            return str(first.astype("M8[D]" if whole_days else "M8[s]")) + ".."
+            return _short(first.astype("M8[s]")) + ".."
         if self.unit == "quarter":
             return f"{period // 4}-Q{period % 4 + 1}"
         if self.unit == "week":
@@ -102,7 +104,7 @@ class Periods:
         )
 
     def cutoff(self, value: Any) -> int:
-        """The period that begins at a date (or bears a name); refuses one that would be cut in two."""
+        """The period that begins at a date, or has this name; refuses a date within a period."""
         point = _point(value, self.dated)
         if point is None:
             period = self._named(str(value).strip())
@@ -144,7 +146,7 @@ def choose(
     rule: str | int | Periods | None = "auto",
     cutoff: Any = None,
 ) -> tuple[Periods | None, str]:
-    """The periods for times (numbers, or datetime64[us]), and a sentence about them; None keeps whole numbers.
+    """Choose periods for times (numbers or datetime64[us]), with a sentence about them.
 
     `labelled` marks the nodes with a label: periods are to have enough of those before the cutoff,
     and none is to contain both the last label and the first target. Labels at or after the
@@ -155,7 +157,8 @@ def choose(
     dated = values.dtype.kind == "M"
     if isinstance(rule, Periods):
         if rule.dated != dated:
-            came, known = ("dates", "numbers") if dated else ("numbers", "dates")
+            came = "dates" if dated else "numbers"
+            known = "numbers" if dated else "dates"
             raise InputError(
                 f"the times are {came}, but the periods are of {known}; pass the same kind of time."
             )
@@ -187,13 +190,19 @@ def choose(
         )
     number = values.astype(np.int64) if dated else values
     cut = _cut(cutoff, dated)
+    # Which nodes periods are made for: labelled ones before the cutoff, if there are any.
     past = np.ones(len(values), bool) if cut is None else number < cut
     if labelled is not None and (labelled & past).any():
         past = labelled & past
-    if dated and count is None and (unit := _calendar(number, past, cut)) is not None:
-        return Periods(
-            unit
-        ), f"a period is a {unit}, chosen so that each has enough labels (--period or period=)"
+    unit = None
+    if dated and count is None:
+        unit, border = _calendar(number, past, cut)
+    if unit is not None:
+        sentence = f"a period is a {unit}, chosen so that each has enough labels"
+        if border is None:
+            return Periods(unit), f"{sentence} (--period or period=)"
+        periods = _split(number, past, unit, border)
+        return periods, f"{sentence}; one begins where labels end (--period or period=)"
     starts = _starts(number, past, count, cut)
     first = 0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1)
     periods = Periods(
@@ -246,44 +255,77 @@ class _End:
         last = periods[known].max()
         inside = periods == last
         after = int((inside & (number > last_label)).sum())
+        # The share of labelled nodes before that, by which a gap of this length is chance or not.
         rate = float(known[inside & (number <= last_label)].mean())
         has_later = bool((periods > last).any())
         past = known if has_later else known & ~inside
         return cls(is_within=after > 0 and (1 - rate) ** after < CHANCE, past=past)
 
 
-def _calendar(number: np.ndarray, known: np.ndarray, cut: float | None) -> str | None:
-    """The calendar unit whose labelled periods are nearest to a dozen, none of which holds the border."""
-    best: tuple[float, str] | None = None
+def _calendar(
+    number: np.ndarray, known: np.ndarray, cut: float | None
+) -> tuple[str | None, float | None]:
+    """The calendar unit whose labelled periods are nearest to a dozen, and a border within one.
+
+    Units that have a period begin where labels end come first; they need no border.
+    """
     values = number.astype("M8[us]")
+    possible: list[tuple[bool, float, str]] = []
     for unit in UNITS:
         periods = Periods(unit)
         every = periods.of(values)
+        past = known
         if cut is None:
             end = _End.of(number, known, every)
-            torn, past = end.is_within, end.past
+            is_torn = end.is_within
+            if not is_torn:
+                past = end.past
         else:
             border = periods.of(np.array([cut]).astype("M8[us]"))[0]
-            torn, past = bool((every[known] >= border).any()), known
+            is_torn = bool((every[known] >= border).any())
         sizes = np.unique(every[past], return_counts=True)[1]
-        enough = len(sizes) > 0 and np.quantile(sizes, 0.25) >= ENOUGH
-        if (
-            torn
-            or not enough
-            or not LEAST_BINS <= len(sizes) <= MOST_LABELLED
-            or len(np.unique(every)) > MOST
-        ):
+        if not LEAST_BINS <= len(sizes) <= MOST_LABELLED or len(np.unique(every)) > MOST:
             continue
-        off = abs(np.log(len(sizes) / BINS))
-        if best is None or off < best[0]:
-            best = off, unit
-    return None if best is None else best[1]
+        if np.quantile(sizes, 0.25) >= ENOUGH:
+            # Twice as many periods are as bad as half as many.
+            possible.append((is_torn, abs(np.log(len(sizes) / BINS)), unit))
+    if not possible:
+        return None, None
+    # Of equals, the first is the longest unit.
+    is_torn, _, unit = min(possible, key=lambda choice: choice[:2])
+    if not is_torn:
+        return unit, None
+    if cut is None:
+        cut = _first_target(number, known)
+    return unit, cut
+
+
+def _first_target(number: np.ndarray, known: np.ndarray) -> float:
+    return float(number[number > number[known].max()].min())
+
+
+def _split(number: np.ndarray, known: np.ndarray, unit: str, border: float) -> Periods:
+    """Calendar periods, one of them cut in two; the part before the border is not left thin."""
+    calendar = Periods(unit)
+    every = np.unique(calendar.of(number.astype("M8[us]")))
+    # The last one is the first moment after all periods.
+    moments = [calendar.start(period) for period in [*every, every[-1] + 1]]
+    *starts, after = np.array(moments).astype(float).tolist()
+    cut = max(start for start in starts if start < border)
+    is_before = known & (number >= cut) & (number < border)
+    if np.count_nonzero(is_before) < ENOUGH:
+        starts.remove(cut)
+    return Periods(
+        unit="bins",
+        starts=tuple(sorted({*starts, border})),
+        end=after - 1,
+    )
 
 
 def _starts(
     number: np.ndarray, known: np.ndarray, count: int | None, cut: float | None
 ) -> np.ndarray:
-    """First values of bins of about equal counts, with a border at `cut`, or where labels end within a bin."""
+    """First values of bins of about equal counts, with a border at `cut` or where labels end."""
     if cut is None:
         for bins in range(BINS, 2, -1) if count is None else [count]:
             starts = np.unique(_quantiles(number, bins))
@@ -291,12 +333,13 @@ def _starts(
                 break
         if not _End.of(number, known, np.searchsorted(starts, number, side="right")).is_within:
             return starts
-        cut = float(number[number > number[known].max()].min())
+        cut = _first_target(number, known)
     past = number < cut
     if count is None:
         count = min(max(int((known & past).sum()) // PER_BIN, 3), BINS)
     if past.all() or not past.any():
         return np.unique(_quantiles(number, count))
+    # Bins before and after the border in proportion to their nodes, at least one each.
     before = min(max(round(count * float(past.mean())), 1), count - 1)
     return np.unique(
         np.r_[_quantiles(number[past], before), cut, _quantiles(number[~past], count - before)[1:]]
@@ -317,7 +360,7 @@ def _called(periods: Periods) -> str:
 
 def _short(moment: Any) -> str:
     return (
-        str(moment).removesuffix("T00:00:00.000000")
+        str(moment).removesuffix(".000000").removesuffix("T00:00:00")
         if isinstance(moment, np.datetime64)
         else f"{moment:g}"
     )

@@ -35,9 +35,17 @@ from impact_gnn.graph.periods import Periods
 MANIFEST = "manifest.json"
 FORMAT = "impact-gnn graph"
 VERSION = 4
-OLDER = (1, 2, 3)  # versions that are read too
 COLUMNS = "columns.arrow"
 OWN_NAME = re.compile(r"(nodes|edges)/[^/]+/([a-z_]+(-\d+)?\.npy|columns(-\d+)?\.arrow)")
+SETTINGS = (
+    "target",
+    "num_labels",
+    "label_names",
+    "cutoff",
+    "periods",
+    "label_delay",
+    "tables",  # the roles of the columns of the tables that it was made of, for `update`
+)
 NODE_ARRAYS = ("x", "y", "time", "timestamp", "ids")
 EDGE_ARRAYS = ("edge_index", "weight", "time")
 BY_NODE = tuple(
@@ -64,6 +72,7 @@ class Writer:
     ) -> Path:
         """Add a node type with those of its arrays that are not None, and its raw columns."""
         name = f"nodes/{_folder_name(self.manifest['nodes'], kind)}"
+        # The number of nodes is stored because a type may have no array at all.
         entry = {"num_nodes": int(num_nodes), "folder": name}
         folder = self._save_arrays(name, arrays)
         if columns is not None:
@@ -81,6 +90,7 @@ class Writer:
         self.manifest["relations"].append({"triple": list(triple), "folder": name})
         edge_index = arrays.get("edge_index")
         if edge_index is not None:
+            # Stored as [E, 2]: new edges can then be appended to the file.
             arrays = {**arrays, "edge_index": edge_index.T}
         return self._save_arrays(name, arrays)
 
@@ -102,35 +112,34 @@ def writing(
     *,
     target: str,
     num_labels: int,
-    label_names: list[Any] | None = None,
-    cutoff: int | None = None,
-    periods: Any = None,
     label_delay: float = 0.0,
-    tables: Any = None,
+    **settings: Any,
 ) -> Iterator[Writer]:
-    """Yield a `Writer`; when the block ends, write the manifest and move the files to `directory`."""
+    """Yield a `Writer`; after the block, write the manifest and move all to `directory`.
+
+    Other `SETTINGS` are in the types of JSON, and None by default.
+    """
     with _files.atomic_directory(Path(directory), own_files=_own_files) as temporary:
         manifest: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
+            **dict.fromkeys(SETTINGS),
+            **settings,
             "target": target,
             "num_labels": int(num_labels),
-            "label_names": label_names,
-            "cutoff": cutoff,
-            "periods": periods,
             "label_delay": label_delay,
-            "tables": tables,
             "nodes": {},
             "relations": [],
             "arrays": {},
         }
         yield Writer(temporary, manifest)
+        # Read back from the files, so that the manifest describes what is on the disk.
         for file in sorted(temporary.rglob("*.npy")):
-            manifest["arrays"][file.relative_to(temporary).as_posix()] = described(file)
+            manifest["arrays"][file.relative_to(temporary).as_posix()] = array_entry(file)
         _files.write_json(temporary / MANIFEST, manifest, sealed=True)
 
 
-def described(file: Path) -> dict[str, Any]:
+def array_entry(file: Path) -> dict[str, Any]:
     """Return the entry of an array in the manifest; `sha256` lists its rows by update."""
     values = _files.open_array(file)
     return {
@@ -140,10 +149,9 @@ def described(file: Path) -> dict[str, Any]:
     }
 
 
-def is_unchanged(path: Path, values: np.ndarray, entry: dict[str, Any]) -> bool:
+def _is_unchanged(values: np.ndarray, entry: dict[str, Any]) -> bool:
     """Tell whether the rows that the manifest lists are as they were written."""
-    if isinstance(entry["sha256"], str):  # of an older version
-        return _files.checksum(path) == entry["sha256"]
+    # Every update has its own checksum; rows before it are not read again when it is written.
     begin = 0
     for end, checksum in entry["sha256"]:
         if _files.rows_checksum(values[:end], begin) != checksum:
@@ -152,28 +160,16 @@ def is_unchanged(path: Path, values: np.ndarray, entry: dict[str, Any]) -> bool:
     return begin == len(values)
 
 
-def is_saved(directory: Path) -> bool:
-    """Whether `directory` holds a saved graph."""
-    try:
-        _files.described(directory / MANIFEST, FORMAT, VERSION, *OLDER)
-    except InputError:
-        return False
-    return True
-
-
 def _own_files(directory: Path) -> list[str]:
-    """List the unchanged files of a saved graph by their paths in its folder; none if it is not one.
-
-    The manifest of an older version has no seal, so it does not say what may be replaced.
-    """
+    """List the unchanged files of a saved graph by their paths in its folder."""
     try:
-        manifest = _files.described(directory / MANIFEST, FORMAT, VERSION)
+        manifest = _files.read_description(directory / MANIFEST, FORMAT, VERSION)
         unchanged = []
         for name, entry in manifest["arrays"].items():
             file = entry.get("file", name)
             path = _files.inside(directory, file)
             values = _files.open_array(path)[: entry["shape"][0]]
-            if OWN_NAME.fullmatch(file) and is_unchanged(path, values, entry):
+            if OWN_NAME.fullmatch(file) and _is_unchanged(values, entry):
                 unchanged.append(file)
         for entry in manifest["nodes"].values():
             for file, checksum in entry.get("columns", []):
@@ -194,7 +190,7 @@ def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
     manifest; with `verify` the checksums are too.
     """
     root = Path(directory)
-    manifest = _files.described(root / MANIFEST, FORMAT, VERSION, *OLDER)
+    manifest = _files.read_description(root / MANIFEST, FORMAT, VERSION)
     try:
         return _read_parts(root, manifest, verify)
     except InputError:
@@ -206,38 +202,7 @@ def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
 
 
 def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, Any]:
-    def refuse(path: Path) -> None:
-        raise InputError(
-            f"{path} has changed since it was saved (its checksum differs); restore it."
-        )
-
-    arrays = {}
-    for name, entry in manifest["arrays"].items():
-        path = _files.inside(root, entry.get("file", name))
-        values = _files.open_array(path)
-        if manifest["version"] == VERSION:
-            values = values[: entry["shape"][0]]
-        if list(values.shape) != entry["shape"] or values.dtype.str != entry["dtype"]:
-            raise InputError(
-                f"{path} is {values.dtype.str} {list(values.shape)}, but the manifest says "
-                f"{entry['dtype']} {entry['shape']}; restore the file or save the graph again."
-            )
-        if verify and not is_unchanged(path, values, entry):
-            refuse(path)
-        arrays[name] = values
-    nodes: dict[str, dict[str, Any]] = {}
-    for kind, entry in manifest["nodes"].items():
-        nodes[kind] = _arrays_in(entry["folder"], arrays, NODE_ARRAYS)
-        nodes[kind]["num_nodes"] = entry["num_nodes"]
-        if "columns" in entry:
-            checksums = entry["columns"]
-            if isinstance(checksums, str):  # of an older version
-                checksums = [[f"{entry['folder']}/{COLUMNS}", checksums]]
-            paths = [_files.inside(root, file) for file, _ in checksums]
-            for path, (_, checksum) in zip(paths, checksums, strict=True):
-                if verify and _files.checksum(path) != checksum:
-                    refuse(path)
-            nodes[kind]["x"] = Columns.open(*paths)
+    arrays = _read_arrays(root, manifest, verify)
     edges = {}
     edges_by_node = {}
     for entry in manifest["relations"]:
@@ -248,28 +213,62 @@ def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str,
                 "save the graph again."
             )
         triple = tuple(entry["triple"])
-        if manifest["version"] == VERSION:
-            relation["edge_index"] = relation["edge_index"].T
-        edges[triple] = relation
+        # Back to [2, E]; the transposed view copies nothing.
+        edges[triple] = relation | {"edge_index": relation["edge_index"].T}
         for end, (borders, places) in enumerate(BY_NODE):
             grouped = _arrays_in(entry["folder"], arrays, (borders, places))
             if len(grouped) == 2:
                 num_edges = max(len(grouped[places]), 1)
-                csr = CSR(grouped[borders], grouped[places], None, num_edges, checked=True)
+                csr = CSR(grouped[borders], grouped[places], None, num_edges)
                 edges_by_node[triple, end] = csr
-    periods = manifest.get("periods")  # older versions have none
+    settings = {name: manifest[name] for name in SETTINGS}
+    if settings["periods"] is not None:
+        settings["periods"] = decode(Periods, settings["periods"], "periods")
     return {
-        "nodes": nodes,
+        **settings,
+        "nodes": _read_nodes(root, manifest, arrays, verify),
         "edges": edges,
         "edges_by_node": edges_by_node,
-        "periods": decode(Periods, periods, "periods") if periods else None,
-        "target": manifest["target"],
-        "num_labels": manifest["num_labels"],
-        "label_names": manifest["label_names"],
-        "cutoff": manifest["cutoff"],
-        "label_delay": manifest.get("label_delay", 0.0),
-        "tables": manifest.get("tables"),
     }
+
+
+def _read_arrays(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, np.ndarray]:
+    """Map the arrays that the manifest lists, by their names."""
+    arrays = {}
+    for name, entry in manifest["arrays"].items():
+        path = _files.inside(root, entry.get("file", name))
+        values = _files.open_array(path)[: entry["shape"][0]]
+        # Always compared, even without `verify`: a wrong shape would fail far from here.
+        if list(values.shape) != entry["shape"] or values.dtype.str != entry["dtype"]:
+            raise InputError(
+                f"{path} is {values.dtype.str} {list(values.shape)}, but the manifest says "
+                f"{entry['dtype']} {entry['shape']}; restore the file or save the graph again."
+            )
+        if verify and not _is_unchanged(values, entry):
+            raise _has_changed(path)
+        arrays[name] = values
+    return arrays
+
+
+def _read_nodes(
+    root: Path, manifest: dict[str, Any], arrays: dict[str, np.ndarray], verify: bool
+) -> dict[str, dict[str, Any]]:
+    """The arrays and raw columns of every node type."""
+    nodes: dict[str, dict[str, Any]] = {}
+    for kind, entry in manifest["nodes"].items():
+        nodes[kind] = _arrays_in(entry["folder"], arrays, NODE_ARRAYS)
+        nodes[kind]["num_nodes"] = entry["num_nodes"]
+        if "columns" in entry:
+            paths = [_files.inside(root, file) for file, _ in entry["columns"]]
+            for path, (_, checksum) in zip(paths, entry["columns"], strict=True):
+                if verify and _files.checksum(path) != checksum:
+                    raise _has_changed(path)
+            nodes[kind]["x"] = Columns.open(*paths)
+    return nodes
+
+
+def _has_changed(path: Path) -> InputError:
+    return InputError(f"{path} has changed since it was saved (its checksum differs); restore it.")
 
 
 def _arrays_in(

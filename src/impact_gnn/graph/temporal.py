@@ -1,4 +1,4 @@
-"""`TemporalGraph`: nodes with a time, labels for the past, relations between them; checked once, then frozen."""
+"""`TemporalGraph`: nodes with a time, labels for the past, and relations; immutable."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from impact_gnn.graph.periods import Periods
 from impact_gnn.graph.timeline import Timeline
 
 SEVERAL = 3  # target nodes of an entity from which on it has a history
+SETTINGS = ("target", "num_labels", "label_names", "cutoff", "periods", "label_delay")
 
 
 class TemporalGraph:
@@ -50,7 +51,8 @@ class TemporalGraph:
         periods: How times map to whole numbers and names; None for whole numbers as they are.
 
     Examples:
-        >>> g = TemporalGraph(x=np.eye(3), y=[0, 1, -1], time=[2019, 2020, 2021], edge_index=[[0, 1], [1, 2]])
+        >>> time = [2019, 2020, 2021]
+        >>> g = TemporalGraph(x=np.eye(3), y=[0, 1, -1], time=time, edge_index=[[0, 1], [1, 2]])
         >>> g
         TemporalGraph(3 nodes, 2 edges, 3 features, 2 classes, times 2019..2021)
         >>> g.upto(2020).num_nodes
@@ -85,7 +87,14 @@ class TemporalGraph:
         arrays = {"edge_index": edge_index, "weight": edge_weight, "time": edge_time}
         relations = {HOMOGENEOUS: Relation.checked("edge_index", arrays, nodes, HOMOGENEOUS)}
         nodes["node"], count, label_names = classes(nodes["node"], num_labels, label_names)
-        self._set(nodes, relations, "node", count, label_names, None, periods)
+        self._set(
+            nodes=nodes,
+            relations=relations,
+            target="node",
+            num_labels=count,
+            label_names=label_names,
+            periods=periods,
+        )
 
     @classmethod
     def hetero(
@@ -115,7 +124,10 @@ class TemporalGraph:
 
         Examples:
             >>> g = TemporalGraph.hetero(
-            ...     nodes={"paper": dict(x=np.ones((2, 4)), y=[0, -1], time=[0, 1]), "author": dict(num_nodes=1)},
+            ...     nodes={
+            ...         "paper": dict(x=np.ones((2, 4)), y=[0, -1], time=[0, 1]),
+            ...         "author": dict(num_nodes=1),
+            ...     },
             ...     edges={("author", "writes", "paper"): [[0, 0], [0, 1]]}, target="paper")
             >>> g
             TemporalGraph(2 paper (target), 1 author, 2 author-writes-paper, 4 features, 1 classes,
@@ -137,7 +149,8 @@ class TemporalGraph:
         num_labels = None if num_labels is None else checks.class_count(num_labels)
         if not isinstance(target, str) or target not in nodes:
             raise InputError(
-                f"target={checks.quoted(target)} is not a node type; choose one of {listing(list(nodes))}."
+                f"target={checks.quoted(target)} is not a node type; "
+                f"choose one of {listing(list(nodes))}."
             )
         checked = {
             kind: Nodes.checked(kind, part, num_labels if kind == target else None)
@@ -147,27 +160,19 @@ class TemporalGraph:
             raise InputError(
                 f"the target type {target!r} has no time; pass nodes[{target!r}]['time']."
             )
-        relations = {}
-        for triple, arrays in edges.items():
-            names = (
-                isinstance(triple, tuple)
-                and len(triple) == 3
-                and all(isinstance(part, str) for part in triple)
-            )
-            if not names or triple[0] not in nodes or triple[2] not in nodes:
-                raise InputError(
-                    f"{checks.quoted(triple)} does not name a relation; write (source type, name, target type) with "
-                    f"types among {listing(list(nodes))}."
-                )
-            if not isinstance(arrays, Mapping):
-                pair = arrays if isinstance(arrays, tuple) and len(arrays) == 2 else (arrays, None)
-                arrays = dict(zip(storage.EDGE_ARRAYS, pair, strict=False))
-            relations[triple] = Relation.checked("-".join(triple), arrays, checked, triple)
+        relations = {
+            triple: _checked_relation(triple, arrays, checked) for triple, arrays in edges.items()
+        }
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
-        graph = cls.__new__(cls)
-        graph._set(checked, relations, target, count, label_names, None, periods)
-        graph.__dict__["label_delay"] = checks.label_delay(label_delay)
-        return graph
+        return cls.__new__(cls)._set(
+            nodes=checked,
+            relations=relations,
+            target=target,
+            num_labels=count,
+            label_names=label_names,
+            periods=periods,
+            label_delay=checks.label_delay(label_delay),
+        )
 
     # -- what is in it
 
@@ -268,24 +273,28 @@ class TemporalGraph:
         for (source, _, target), relation in self.relations.items():
             if (source == self.target) == (target == self.target):
                 continue
+            # Target nodes first, then the entities at the other end.
             row, entity = relation.edge_index[:: 1 if source == self.target else -1]
             count = np.bincount(entity)
+            # First and last time of the target nodes of every entity.
             first, last = np.full((2, len(count)), [[np.inf], [-np.inf]])
             np.minimum.at(first, entity, self.timestamp[row])
             np.maximum.at(last, entity, self.timestamp[row])
+            # Several nodes of one time are no history.
             has_several = (count >= SEVERAL) & (first < last)
             if has_several.sum() * 2 >= max((count > 0).sum(), 1):
                 return True
         return False
 
     def period_of(self, kind: str) -> np.ndarray:
-        """For every node of a timed type the position of its time in `times`, in the smallest unsigned type."""
+        """For every node of a timed type the position of its time in `times`."""
         time = self.nodes[kind].time
         if time is None:
             raise InputError(
                 f"nodes of type {kind!r} have no time; pass one or leave the type unweighted."
             )
         if kind not in self._periods:
+            # In the smallest type: kernels read a period for every edge.
             self._periods[kind] = np.searchsorted(self.times, time).astype(
                 smallest_unsigned(len(self.times))
             )
@@ -304,7 +313,7 @@ class TemporalGraph:
         return self._csr[relation]
 
     def edges_at(self, relation: Triple, end: int) -> EdgesByNode:
-        """The edges of a relation by the node at one end, 0 (source) or 1 (target); computed once."""
+        """Edges of a relation by the node at one end: 0 (source) or 1 (target); computed once."""
         if (relation, end) not in self._edges_at:
             nodes = self.nodes[relation[2 * end]]
             ends = self.relations[relation].edge_index[end]
@@ -381,7 +390,8 @@ class TemporalGraph:
 
         Examples:
             >>> months = Periods("month")
-            >>> g = TemporalGraph(time=[24252, 24258], edge_index=np.zeros((2, 0), int), periods=months)
+            >>> no_edges = np.zeros((2, 0), int)
+            >>> g = TemporalGraph(time=[24252, 24258], edge_index=no_edges, periods=months)
             >>> g.when("2021-07-01"), g.when("2021-07"), g.name_of(24258)
             (24258, 24258, '2021-07')
         """
@@ -406,19 +416,21 @@ class TemporalGraph:
     # -- views
 
     def upto(self, t: int | str) -> TemporalGraph:
-        """The graph as it was at the end of time `t`, inclusive: nodes up to then and the edges among them.
+        """The graph at the end of time `t`, inclusive: nodes up to then and edges among them.
 
         Of edges that carry a time, later ones are left out. Nodes without a time are kept. Edges
         between two such nodes are kept where both were known by then (`known_before`). `ids` holds
         the nodes' names, or their positions in this graph.
         """
         t = self.when(t, "t")
+        # Nodes first: edges remain where both of their nodes do.
         keep = self.positions_upto(t)
         nodes = {
             kind: part if (k := keep[kind]) is None else part.take(k)
             for kind, part in self.nodes.items()
         }
-        relations, numbers = {}, self.numbers_upto(t, keep)
+        relations = {}
+        numbers = self.numbers_upto(t, keep)
         for triple, part in self.relations.items():
             ends = [numbers[kind] for kind in (triple[0], triple[2])]
             edge_index, place = part.upto(t, ends)
@@ -429,7 +441,7 @@ class TemporalGraph:
         return self.with_parts(nodes, relations, upto=t)
 
     def positions_upto(self, t: int) -> dict[str, np.ndarray | None]:
-        """Positions of the nodes up to time `t` by type, None for types without a time; refuses a `t` before all."""
+        """Positions of the nodes up to time `t` by type; None for types without a time."""
         t = checks.whole_number("t", t)
         times = {kind: part.time for kind, part in self.nodes.items()}
         keep = {
@@ -446,14 +458,16 @@ class TemporalGraph:
     def numbers_upto(
         self, t: int, keep: Mapping[str, np.ndarray | None]
     ) -> dict[str, np.ndarray | None]:
-        """New numbers of the nodes by type, −1 for those whose edges are left out at time `t`; None where all stay.
+        """New numbers of the nodes by type, −1 for those whose edges are left out at time `t`.
 
-        `keep` holds the positions of those up to `t`.
+        `keep` holds the positions of the nodes up to `t`. None where all stay.
         """
         numbers = {kind: part.renumbered(keep[kind]) for kind, part in self.nodes.items()}
         for source, _, target in self.relations:
             for kind in (source, target):
                 if keep[source] is None and keep[target] is None and numbers[kind] is None:
+                    # A node without a time stays, but loses its edges to others that were not known
+                    # yet.
                     known = self.known_before(kind, t + 1)
                     if known is not None:
                         numbers[kind] = self.nodes[kind].renumbered(np.arange(len(known)))
@@ -461,7 +475,7 @@ class TemporalGraph:
         return numbers
 
     def masked(self, cutoff: int | str) -> TemporalGraph:
-        """The view that methods receive: labels at or after `cutoff` are −1 and cannot be recovered.
+        """The view that methods receive: labels at or after `cutoff` are −1.
 
         Encoders are fitted on nodes before the cutoff (`known_before`), and only classes with a
         label before it remain (`with_visible_classes`; a view of a view keeps its classes). Refuses
@@ -469,6 +483,7 @@ class TemporalGraph:
         """
         cutoff = self.when(cutoff)
         if not self.is_neighbourhood:
+            # A neighbourhood may hold targets only; its graph was checked.
             checks.chronology(self.time, self.y, cutoff, self.name_of)
         nodes = {
             kind: part
@@ -477,10 +492,11 @@ class TemporalGraph:
             for kind, part in self.nodes.items()
         }
         view = self._same_edges(nodes, cutoff)
+        # A class that occurs only after the cutoff would tell that it exists.
         return view.with_visible_classes() if self.cutoff is None else view
 
     def known_before(self, kind: str, cutoff: int) -> np.ndarray | None:
-        """Mask of the nodes of a type that were there before the cutoff; None where a type without a time has no other.
+        """Mask of the nodes of a type before the cutoff; None if all nodes without a time are.
 
         A node without a time is dated by its edges, by their own time or that of the other end: it
         exists as soon as one of them does. A node without such an edge is known if
@@ -504,28 +520,32 @@ class TemporalGraph:
         """`known_before` of all types without a time."""
         untimed = [kind for kind, part in self.nodes.items() if part.time is None]
         sizes = [self.nodes[kind].num_nodes for kind in untimed]
+        # All types without a time share one numbering; `first` is where a type begins.
         first = dict(zip(untimed, np.cumsum([0, *sizes]).tolist(), strict=False))
         known, comes_later = np.zeros((2, sum(sizes)), bool)
-        links: list[
-            np.ndarray
-        ] = []  # edges of which only the ends can tell whether they were there
+        # Edges without any time: they exist where both of their ends do.
+        links: list[np.ndarray] = []
         for triple, relation in self.relations.items():
-            kinds, ends = (triple[0], triple[2]), relation.edge_index
+            kinds = (triple[0], triple[2])
+            ends = relation.edge_index
             times = [self.nodes[kind].time for kind in kinds]
             if relation.time is None and all(time is None for time in times):
                 links.append(ends + np.array([[first[kind]] for kind in kinds]))
                 continue
             for part in _native.blocks(ends, 1):
+                # An edge before the cutoff makes its ends known; a later one dates them.
                 there = relation.before(cutoff, times, part)
                 for kind, row in zip(kinds, ends, strict=True):
                     if kind in first:
                         known[first[kind] + row[part][there]] = True
                         comes_later[first[kind] + row[part]] = True
+        # Nodes all of whose dated edges are later: nothing may pass through them.
         comes_later &= ~known
         if links:
             ends = np.concatenate(links, axis=1)
             source, target = ends[:, ~comes_later[ends].any(0)]
             edges = coo_array((np.ones(len(source), bool), (source, target)), (len(known),) * 2)
+            # Undated edges carry knowledge to whole components of nodes.
             group = connected_components(edges, directed=False)[1]
             known = np.bincount(group, known)[group] > 0
         parts = np.split(known, np.cumsum(sizes)[:-1])
@@ -533,7 +553,7 @@ class TemporalGraph:
             kind: None if part.all() else part for kind, part in zip(untimed, parts, strict=True)
         }
 
-    def hidden_from(self, wants: str) -> int:
+    def require_cutoff(self, wants: str) -> int:
         """The cutoff of a view; any other graph is refused in the name of who `wants` one."""
         if self.cutoff is None:
             raise InputError(
@@ -553,16 +573,17 @@ class TemporalGraph:
 
         At most a third of the labelled periods, and so few that half of the labels are older.
         """
-        cutoff = self.hidden_from("a horizon needs")
+        cutoff = self.require_cutoff("a horizon needs")
         labelled = len(np.unique(self.time[self.label >= 0]))
-        return self.hideable(min(int((self.times >= cutoff).sum()), labelled // 3))
+        return self.max_hidden_periods(min(int((self.times >= cutoff).sum()), labelled // 3))
 
-    def hideable(self, most: int) -> int:
-        """How many of the last labelled periods can be hidden with half of the labels left: 1 to `most`.
+    def max_hidden_periods(self, most: int) -> int:
+        """How many last labelled periods (1 to `most`) can be hidden with half the labels left.
 
         Examples:
-            >>> graph = TemporalGraph(y=[0, 1, 0, 1, 0], time=[0, 0, 1, 2, 3], edge_index=np.zeros((2, 0), dtype=int))
-            >>> graph.hideable(8), graph.hideable(1)
+            >>> no_edges = np.zeros((2, 0), dtype=int)
+            >>> graph = TemporalGraph(y=[0, 1, 0, 1, 0], time=[0, 0, 1, 2, 3], edge_index=no_edges)
+            >>> graph.max_hidden_periods(8), graph.max_hidden_periods(1)
             (2, 1)
         """
         sizes = np.unique(self.time[self.label >= 0], return_counts=True)[1]
@@ -570,7 +591,7 @@ class TemporalGraph:
         return max(1, int((left[: max(most, 0)] >= sizes.sum() / 2).sum()))
 
     def infer_cutoff(self) -> int:
-        """The natural cutoff: the first time after the last label; the last time where every period has labels."""
+        """The first time after the last label; the last time if every period has labels."""
         if self.y is None or not (self.y >= 0).any():
             raise InputError(
                 "no node has a label, so no cutoff can be inferred; pass labels for the past."
@@ -580,37 +601,35 @@ class TemporalGraph:
         later = self.time[self.time > last_label]
         return int(later.min() if len(later) else last_label)
 
-    def undirected(self, *, merge: bool = True) -> TemporalGraph:
-        """The graph with every edge in both directions; between two types, a relation `rev_...` is added.
+    def undirected(self) -> TemporalGraph:
+        """The graph with every edge in both directions; between two types as relation `rev_...`.
 
-        Args:
-            merge: Keep one edge per ordered pair. Weights are added up and the earliest time is
-                kept, so call `upto` before where weights of the past matter. Without it an edge
-                that was given in both directions counts twice.
+        One edge per ordered pair remains. Weights are added up and the earliest time is kept, so
+        call `upto` before where weights of the past matter.
         """
-        relations, sorted_edges = self.both_ways(), {}
+        relations = self.both_ways()
+        sorted_edges = {}
         for triple, part in relations.items():
             if triple[0] != triple[2]:
                 continue
+            # The reverse of a loop is the loop itself, which counts once.
             loop = part.edge_index[0] == part.edge_index[1]
             both = np.concatenate([part.edge_index, part.edge_index[::-1, ~loop]], axis=1)
-            weight, time = (
-                None if a is None else np.concatenate([a, a[~loop]])
-                for a in (part.weight, part.time)
-            )
-            relations[triple] = Relation(both, weight, time)
-            if merge:
-                size = self.nodes[triple[0]].num_nodes
-                csr = sorted_edges[triple] = merged(build_csr(both[0], both[1], size, size, weight))
-                target = np.repeat(np.arange(size, dtype=csr.indices.dtype), np.diff(csr.indptr))
-                time = None if part.time is None else earliest(csr, part.edge_index, part.time)
-                relations[triple] = Relation(np.stack([csr.indices, target]), csr.weight, time)
+            weight = part.weight
+            if weight is not None:
+                weight = np.concatenate([weight, weight[~loop]])
+            size = self.nodes[triple[0]].num_nodes
+            csr = sorted_edges[triple] = merged(build_csr(both[0], both[1], size, size, weight))
+            target = np.repeat(np.arange(size, dtype=csr.indices.dtype), np.diff(csr.indptr))
+            time = None if part.time is None else earliest(csr, part.edge_index, part.time)
+            relations[triple] = Relation(np.stack([csr.indices, target]), csr.weight, time)
         out = self.with_parts(dict(self.nodes), relations)
+        # Merging has sorted the edges already.
         out._csr.update(sorted_edges)
         return out
 
     def both_ways(self) -> dict[Triple, Relation]:
-        """The relations, and for each between two types its reverse `rev_...` where there is none yet."""
+        """The relations, and a reverse `rev_...` for each between two types that has none."""
         relations: dict[Triple, Relation] = {}
         for triple, part in self.relations.items():
             relations[triple] = part
@@ -634,22 +653,16 @@ class TemporalGraph:
         The cutoff is this one's by default. `upto` is the last time, if the nodes were selected by
         time.
         """
-        out = TemporalGraph.__new__(TemporalGraph)._set(
-            nodes=nodes,
-            relations=relations,
-            target=self.target,
-            num_labels=self.num_labels,
-            label_names=self.label_names,
-            cutoff=self.cutoff if cutoff is None else cutoff,
-            periods=self.periods,
-            label_delay=self.label_delay,
-        )
+        settings = self._settings()
+        if cutoff is not None:
+            settings["cutoff"] = cutoff
+        out = TemporalGraph.__new__(TemporalGraph)._set(nodes, relations, **settings)
         if self.is_neighbourhood:
             out.__dict__.update(is_neighbourhood=True, timeline=self.timeline.only(nodes, upto))
         return out
 
     def with_features(self, x: Any) -> TemporalGraph:
-        """The same graph with other features for the target type, a row per node in the order of `ids`."""
+        """The same graph with other features for the target type, a row per node."""
         x = checks.features("x", x, self.num_nodes)
         return self._with(replace(self.nodes[self.target], features=x, ready=False))
 
@@ -679,18 +692,20 @@ class TemporalGraph:
         nodes = {kind: self.nodes[kind] for kind in kinds}
         return self.with_parts(nodes, {triple: self.relations[triple] for triple in triples})
 
-    def coded_as(self, names: Sequence[Any]) -> TemporalGraph:
-        """The same graph with labels numbered as in `names`, found by their names; −1 where they are not among them.
+    def with_classes(self, names: Sequence[Any]) -> TemporalGraph:
+        """The same graph with labels numbered by their position in `names`, −1 for others.
 
         Examples:
-            >>> g = TemporalGraph(y=[0, 1, 2], time=[0, 1, 2], edge_index=[[], []], label_names=["a", "b", "c"])
-            >>> g.coded_as(["c", "a"]).y.tolist()
+            >>> names, time = ["a", "b", "c"], [0, 1, 2]
+            >>> edges = np.zeros((2, 0), dtype=int)
+            >>> g = TemporalGraph(y=[0, 1, 2], time=time, edge_index=edges, label_names=names)
+            >>> g.with_classes(["c", "a"]).y.tolist()
             [1, -1, 0]
         """
         if self.label_names is None or self.y is None:
             return self
         known = {class_name(name): place for place, name in enumerate(names)}
-        return self.recoded(
+        return self.relabeled(
             [known.get(class_name(name), -1) for name in self.label_names], len(names), names
         )
 
@@ -700,18 +715,19 @@ class TemporalGraph:
         return visible if self.label_names is not None else np.arange(visible.max(initial=-1) + 1)
 
     def with_visible_classes(self) -> TemporalGraph:
-        """The same graph with its `visible_classes` alone: of others only hidden labels may tell."""
+        """The same graph with its `visible_classes` alone; others occur in hidden labels only."""
         visible = self.visible_classes()
         if len(visible) == self.num_labels:
             return self
+        # New number of every class, -1 for those that are not visible.
         code = np.full(self.num_labels, -1)
         code[visible] = np.arange(len(visible))
         names = None
         if self.label_names is not None:
             names = [self.label_names[k] for k in visible]
-        return self.recoded(code, len(visible), names)
+        return self.relabeled(code, len(visible), names)
 
-    def recoded(
+    def relabeled(
         self, code: Sequence[int] | np.ndarray, num_labels: int, names: Sequence[Any] | None
     ) -> TemporalGraph:
         """With `code[k]` in the place of label k, and these classes."""
@@ -736,21 +752,11 @@ class TemporalGraph:
         return out
 
     def save(self, directory: str | Path, *, tables: Any = None) -> None:
-        """Writes the graph as a directory of `.npy` files with a manifest, atomically; `load` maps it back.
+        """Write the graph as a directory of `.npy` files with a manifest, atomically.
 
         `tables` are the roles of the columns of the tables that it was made of, for `update`.
         """
-        names = None if self.label_names is None else [encode(name) for name in self.label_names]
-        with storage.writing(
-            directory,
-            target=self.target,
-            num_labels=self.num_labels,
-            label_names=names,
-            cutoff=self.cutoff,
-            periods=encode(self.periods),
-            label_delay=self.label_delay,
-            tables=tables,
-        ) as writer:
+        with storage.writing(directory, **encode(self._settings()), tables=tables) as writer:
             for kind, part in self.nodes.items():
                 arrays = {
                     "x": None if part.columns else part.x,
@@ -771,16 +777,8 @@ class TemporalGraph:
         raise AttributeError(f"a TemporalGraph is immutable; create a new one to change {name}.")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles hold what was checked, in memory; how edges are grouped is found again."""
-        rest = (
-            self.target,
-            self.num_labels,
-            self.label_names,
-            self.cutoff,
-            self.periods,
-            self.label_delay,
-        )
-        return _restored, (dict(self.nodes), dict(self.relations), *rest)
+        """Copies and pickles hold the checked parts; edges are grouped again."""
+        return _restored, (dict(self.nodes), dict(self.relations), self._settings())
 
     def __repr__(self) -> str:
         if self.is_hetero:
@@ -819,6 +817,10 @@ class TemporalGraph:
             raise InputError(f"there is no relation {relation!r}; choose one of {known}.")
         return relation
 
+    def _settings(self) -> dict[str, Any]:
+        """All but nodes and relations, by name."""
+        return {name: getattr(self, name) for name in SETTINGS}
+
     def _only(self) -> Relation:
         return self.relations[self.relation_name(None)]
 
@@ -829,8 +831,8 @@ class TemporalGraph:
         target: str,
         num_labels: int,
         label_names: Sequence[Any] | None,
-        cutoff: int | None,
-        periods: Periods | None,
+        cutoff: int | None = None,
+        periods: Periods | None = None,
         label_delay: float = 0.0,
     ) -> TemporalGraph:
         """Fill a new graph with parts that were checked before."""
@@ -859,26 +861,38 @@ class TemporalGraph:
     _periods: dict[str, np.ndarray]
 
 
+def _checked_relation(triple: Any, arrays: Any, nodes: Mapping[str, Nodes]) -> Relation:
+    """A relation from a mapping of its arrays, its edges, or edges and weights."""
+    has_names = (
+        isinstance(triple, tuple)
+        and len(triple) == 3
+        and all(isinstance(part, str) for part in triple)
+    )
+    if not has_names or triple[0] not in nodes or triple[2] not in nodes:
+        raise InputError(
+            f"{checks.quoted(triple)} does not name a relation; write "
+            f"(source type, name, target type) with types among {listing(list(nodes))}."
+        )
+    if not isinstance(arrays, Mapping):
+        pair = arrays if isinstance(arrays, tuple) and len(arrays) == 2 else (arrays, None)
+        arrays = dict(zip(storage.EDGE_ARRAYS, pair, strict=False))
+    return Relation.checked("-".join(triple), arrays, nodes, triple)
+
+
 def _restored(
-    nodes: dict[str, Nodes], relations: dict[Triple, Relation], *rest: Any
+    nodes: dict[str, Nodes], relations: dict[Triple, Relation], settings: dict[str, Any]
 ) -> TemporalGraph:
     """A graph from its parts, whose arrays a pickle has made writeable."""
-    read_only: Any = (
-        {key: replace(part) for key, part in parts.items()} for parts in (nodes, relations)
+    return TemporalGraph.__new__(TemporalGraph)._set(
+        {kind: replace(part) for kind, part in nodes.items()},
+        {triple: replace(part) for triple, part in relations.items()},
+        **settings,
     )
-    return TemporalGraph.__new__(TemporalGraph)._set(*read_only, *rest)
 
 
 def graph_digest(graph: TemporalGraph) -> str:
     """The same text for the same nodes, edges, labels and names, wherever the arrays are."""
-    parts: list[object] = [
-        graph.target,
-        graph.num_labels,
-        graph.label_names,
-        graph.cutoff,
-        graph.periods,
-        graph.label_delay,
-    ]
+    parts: list[object] = [getattr(graph, name) for name in SETTINGS]
     for kind, node in graph.nodes.items():
         features = node.columns.digest() if node.columns else node.features
         parts += [kind, node.num_nodes, features, node.y, node.time, node.timestamp, node.ids]

@@ -90,9 +90,15 @@ def evaluate(
         base = summary.options.pipeline(summary.options.model if model is None else model)
         true_class = pc.index_in(truth, value_set=classes)
         comparison = _compare_with_baseline(
-            summary, ensemble, base, run_graph, ids.take(rows), true_class
+            summary,
+            ensemble,
+            baseline=base,
+            graph=run_graph,
+            ids=ids.take(rows),
+            true_class=true_class,
         )
         evaluation = replace(evaluation, **comparison)
+    # Only a file of our own is replaced, which its seal shows.
     if (root / EVALUATION).exists():
         _files.read_json(root / EVALUATION, sealed=True)  # refuses to replace what is not ours
     _files.write_json(root / EVALUATION, encode(evaluation), sealed=True)
@@ -106,7 +112,9 @@ def _read_predictions(path: Path) -> pa.Table:
     table = read_table(path)
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing or not len(table):
-        problem = f"lacks the columns {listing(missing)}" if missing else "has no rows"
+        problem = "has no rows"
+        if missing:
+            problem = f"lacks the columns {listing(missing)}"
         raise InputError(f"{path} {problem}; run the same command again to restore it.")
     return table
 
@@ -267,7 +275,8 @@ def _wilson_interval(is_correct: np.ndarray) -> Estimate:
 def _compare_with_baseline(
     summary: RunSummary,
     ensemble: Ensemble,
-    base: Pipeline,
+    *,
+    baseline: Pipeline,
     graph: TemporalGraph,
     ids: pa.Array,
     true_class: pa.Array,
@@ -282,7 +291,8 @@ def _compare_with_baseline(
     if graph.times[-1] > last_time:  # the run did not see later nodes
         graph = graph.upto(last_time)
     view = ensemble.fitted.schema.adapted(graph, options.cutoff)
-    baseline = with_candidate(base, BASELINE, seed=options.seed, cutoff=options.cutoff).fit(view)
+    baseline = with_candidate(baseline, BASELINE, seed=options.seed, cutoff=options.cutoff)
+    baseline = baseline.fit(view)
 
     # Positions among the targets of the graph, for nodes of known class.
     target_ids = _id_names(graph.ids[ensemble.targets(graph)].tolist())

@@ -44,7 +44,11 @@ def write_predictions(
     the expected accuracy. Outliers are looked for among all target nodes only.
     """
     probability = model.predict_proba(
-        graph, nodes=nodes, cutoff=cutoff, inputs=inputs, engine=engine
+        graph,
+        nodes=nodes,
+        cutoff=cutoff,
+        inputs=inputs,
+        engine=engine,
     )
     targets = model.targets(graph, nodes=nodes, cutoff=cutoff)
     label = model.calibration.labels(probability, model.prior)
@@ -52,21 +56,20 @@ def write_predictions(
     confidence = probability[row, label]
 
     # Classes of every row by probability, the predicted one first [n, Y].
+    # The metric may suit another class than the most probable one.
     ranking = probability.copy()
     ranking[row, label] = np.inf
     order = np.argsort(-ranking, axis=1, kind="stable")
 
     names = model.fitted.schema.label_names
     class_names = np.arange(probability.shape[1]) if names is None else np.array(names)
-    columns: dict[str, Any] = {"id": graph.ids[targets], "time": _period_names(graph, targets)}
-    for rank, prefix in enumerate(PREFIXES[: probability.shape[1]]):
-        best = order[:, rank]
-        columns[f"{prefix}label"] = class_names[best]
-        # Nothing is certain; and a column that begins with 0 and 1 would be read as whole numbers.
-        columns[f"{prefix}probability"] = (
-            probability[row, best].astype(np.float64).round(6).clip(1e-6, 1 - 1e-6)
-        )
+    columns: dict[str, Any] = {
+        "id": graph.ids[targets],
+        "time": _period_names(graph, targets),
+        **_label_columns(probability, order, class_names),
+    }
     in_sets = model.calibration.sets(probability, label)
+    # Names may contain the mark that separates them.
     set_names = np.array([in_set(str(name)) for name in class_names.tolist()])
     columns["set"] = [
         "|".join(set_names[ranked[inside[ranked]]])
@@ -95,6 +98,21 @@ def write_predictions(
         unsure=unsure,
         unusual=unusual,
     )
+
+
+def _label_columns(
+    probability: np.ndarray, order: np.ndarray, class_names: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The first labels by the order of classes [n, Y], and their probabilities."""
+    columns = {}
+    row = np.arange(len(probability))
+    for rank, prefix in enumerate(PREFIXES[: probability.shape[1]]):
+        best = order[:, rank]
+        rounded = probability[row, best].astype(np.float64).round(6)
+        columns[f"{prefix}label"] = class_names[best]
+        # Nothing is certain; and a column that begins with 0 and 1 would be read as whole numbers.
+        columns[f"{prefix}probability"] = rounded.clip(1e-6, 1 - 1e-6)
+    return columns
 
 
 def in_set(name: str) -> str:

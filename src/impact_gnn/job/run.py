@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ from impact_gnn.backtesting.fits import FitTask, SharedGraph, check_jobs, fit_pi
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.diagnostics import Diagnosis, diagnose
-from impact_gnn.engines import Engine, or_memory
+from impact_gnn.engines import Engine, as_engine
 from impact_gnn.estimators import (
     Calibration,
     Candidate,
@@ -53,32 +54,41 @@ from impact_gnn.report.summary import (
     write_summary,
 )
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # in `typing` from Python 3.11 on
+
 MOST = 1000  # folds or seeds; a larger number is a typing error
 TABLES = ("csv", "raw.csv", "parquet")
+
+
+class RunKeywords(TypedDict, total=False):
+    """The keywords of `run` that change its result; each is described there."""
+
+    cutoff: int | str | None
+    model: Model
+    candidates: Sequence[str | Method | Candidate] | None
+    effort: str
+    folds: int | None
+    seeds: int | None
+    budget: float | None
+    metric: str
+    class_weight: str | None
+    hops: int
+    undirected: bool
+    embed: str
+    seed: int
+    table: str
 
 
 def run(
     graph: GraphLike,
     out: str | Path,
     *,
-    cutoff: int | str | None = None,
-    model: Model = "auto",
-    candidates: Sequence[str | Method | Candidate] | None = None,
-    effort: str = "normal",
-    folds: int | None = None,
-    seeds: int | None = None,
-    budget: float | None = None,
-    metric: str = "accuracy",
-    class_weight: str | None = None,
-    hops: int = 2,
-    undirected: bool = True,
-    embed: str = "none",
-    seed: int = 0,
-    table: str = "csv",
     engine: Engine | None = None,
     jobs: int | str = "auto",
     progress: bool | Progress = False,
     command: str | None = None,
+    **options: Unpack[RunKeywords],
 ) -> RunSummary:
     """Check, diagnose, back-test, fit, predict and explain; writes into `out`, returns the summary.
 
@@ -89,87 +99,95 @@ def run(
         graph: The graph, or PyG's `Data` or `HeteroData`.
         out: Directory for `summary.json`, the predictions, `report.html` and `model/`; new, empty
             or of this run.
-        cutoff: Labels are known before it, a time or a date; by default the graph tells.
-        model: Of candidates that name none: "auto" (SIGN), a name of `pipeline.MODELS`, or a
-            network of your own (see `Pipeline`).
-        candidates: What to back-test, such as "pmp+labels" or "trees:labels"; by default the search
-            looks for it.
-        effort: "quick", "normal" or "thorough": how much work the search may do, the same on every
-            machine.
-        folds: Past windows to predict in the back-test; by default the effort's.
-        seeds: Seeds that every chosen candidate is fitted with in the end; by default the effort's.
-        budget: Seconds for all of it: the search ends in time for what follows, whatever the
-            effort; None for no bound.
-        metric: What is chosen by and labels suit: "accuracy", "macro-f1", "balanced-accuracy",
-            "log-loss", "average-precision" (of two classes, the rarer one's), "auroc" or "brier".
-        class_weight: "balanced" to let all classes count the same in training.
-        hops: Steps along the edges.
-        undirected: Let messages run in both directions of every edge.
-        embed: "spectral" to give node types without features an embedding of the graph before the
-            cutoff, or "none".
-        seed: Seed of everything random.
-        table: "csv", "raw.csv" (ids that look like formulas stay as they are) or "parquet" for the
-            predictions.
         engine: Where to propagate; in memory by default. It never changes the result.
         jobs: Fits at once, each in a process with one thread; "auto" takes all cores for longer
             searches, as far as memory allows. It never changes the result.
         progress: True for bars on the terminal, or a function called with stage, units done, units
             and a note.
         command: What was typed, for the report.
+        options: The options of the result, all of them keywords; `summary.options` holds them.
+
+            - `cutoff`: Labels are known before it, a time or a date; by default the graph tells.
+            - `model`: Of candidates that name none: "auto" (SIGN), a name of `pipeline.MODELS`, or
+              a network of your own (see `Pipeline`).
+            - `candidates`: What to back-test, such as "pmp+labels" or "trees:labels"; by default
+              the search looks for it.
+            - `effort`: "quick", "normal" (default) or "thorough": how much work the search may do,
+              the same on every machine.
+            - `folds`: Past windows to predict in the back-test; by default the effort's.
+            - `seeds`: Seeds that every chosen candidate is fitted with in the end; by default the
+              effort's.
+            - `budget`: Seconds for all of it: the search ends in time for what follows, whatever
+              the effort; None for no bound.
+            - `metric`: What is chosen by and labels suit: "accuracy" (default), "macro-f1",
+              "balanced-accuracy", "log-loss", "average-precision" (of two classes, the rarer
+              one's), "auroc" or "brier".
+            - `class_weight`: "balanced" to let all classes count the same in training.
+            - `hops`: Steps along the edges, 2 by default.
+            - `undirected`: Let messages run in both directions of every edge, as by default.
+            - `embed`: "spectral" to give node types without features an embedding of the graph
+              before the cutoff, or "none" (default).
+            - `seed`: Seed of everything random, 0 by default.
+            - `table`: "csv" (default), "raw.csv" (ids that look like formulas stay as they are) or
+              "parquet" for the predictions.
     """
-    checks.choice("effort", effort, EFFORTS)
+    _check_options(options)
     check_jobs(jobs)
-    folds = EFFORTS[effort].folds if folds is None else folds
-    checks.choice("table", table, TABLES)
-    for name, value, most in (
-        ("hops", hops, MOST_HOPS),
-        ("folds", folds, MOST),
-        ("seeds", seeds, MOST),
-    ):
-        if value is not None and checks.at_least(name, value, 1) > most:
-            raise InputError(f"{name}={value} is more than {most:,}; use fewer.")
-    if budget is not None and not 0 < budget < np.inf:
-        raise InputError(f"budget={budget} is not a number of seconds; omit it for no limit.")
     graph = as_temporal_graph(graph)
-    cutoff = graph.infer_cutoff() if cutoff is None else graph.when(cutoff)
-    view = graph.masked(cutoff)
-    assert view.y is not None
-    checks.several_classes(view.y, view.name_of(cutoff))
-    if seeds is None:  # on a large graph seeds differ little, and an ensemble averages anyway
-        seeds = EFFORTS[effort].seeds if (view.y >= 0).sum() <= SMALL else 1
-    model = model_for(model)
-    options = RunOptions(
-        cutoff=cutoff,
-        model=model_name(model),
-        candidates=None if candidates is None else tuple(map(Candidate.of, candidates)),
-        effort=effort,
-        folds=folds,
-        seeds=seeds,
-        budget=budget,
-        metric=metric,
-        class_weight=class_weight,
-        hops=hops,
-        undirected=undirected,
-        embed=embed,
-        seed=seed,
-        table=table,
-    )
-    pipeline = options.pipeline(model).checked()
-    identity = {"graph": graph_digest(view), **encode(options)}
+    cutoff = options.get("cutoff")
+    view = graph.masked(graph.infer_cutoff() if cutoff is None else graph.when(cutoff))
+    model = model_for(options.get("model", "auto"))
+    resolved = _resolve_options(options, view, model_name(model))
+    pipeline = resolved.pipeline(model).checked()
+    identity = {"graph": graph_digest(view), **encode(resolved)}
     del identity["budget"]  # a larger budget continues the same run
     directory = Path(out)
     with Store.open(directory / "work", identity, within=directory) as store:
         stages = _Stages(
             view=view,
             out=directory,
-            options=options,
+            options=resolved,
             pipeline=pipeline,
-            engine=or_memory(engine),
+            engine=as_engine(engine),
             jobs=jobs,
             watcher=watched(progress),
             store=store,
         )
         return stages.run(None if command is None else mask_passwords(command))
+
+
+def _check_options(options: RunKeywords) -> None:
+    """Refuse unknown keywords and values outside their range, before the graph is looked at."""
+    checks.keywords("run", options, RunKeywords)
+    checks.choice("effort", options.get("effort", "normal"), EFFORTS)
+    checks.choice("table", options.get("table", "csv"), TABLES)
+    for name, most in (("hops", MOST_HOPS), ("folds", MOST), ("seeds", MOST)):
+        value = options.get(name)
+        if value is not None and checks.at_least(name, value, 1) > most:
+            raise InputError(f"{name}={value} is more than {most:,}; use fewer.")
+    budget = options.get("budget")
+    if budget is not None and not 0 < budget < np.inf:
+        raise InputError(f"budget={budget} is not a number of seconds; omit it for no limit.")
+
+
+def _resolve_options(options: RunKeywords, view: TemporalGraph, model: str) -> RunOptions:
+    """The options with the values of this graph and effort for those that were left out."""
+    cutoff = view.cutoff
+    assert view.y is not None
+    assert cutoff is not None
+    checks.several_classes(view.y, view.name_of(cutoff))
+    resolved: dict[str, Any] = {**options, "cutoff": cutoff, "model": model}
+    effort = EFFORTS[options.get("effort", "normal")]
+    if options.get("folds") is None:
+        resolved["folds"] = effort.folds
+    if options.get("seeds") is None:
+        # on a large graph seeds differ little, and an ensemble averages anyway
+        is_small = (view.y >= 0).sum() <= SMALL
+        resolved["seeds"] = effort.seeds if is_small else 1
+    candidates = options.get("candidates")
+    if candidates is not None:
+        resolved["candidates"] = tuple(map(Candidate.of, candidates))
+    return RunOptions(**resolved)
 
 
 def model_for(model: Model) -> Model:
@@ -201,6 +219,7 @@ class _Stages:
         tested = self.store.once(
             "backtest", BacktestResult, lambda: self.backtest(advice), valid=self.is_complete
         )
+        # Files of a stage lie in a folder of their own, which is cleared with it.
         engine = self.engine.child("fit")
         has_model = (self.out / "model").exists()
         fits = self.store.once(
@@ -341,6 +360,7 @@ class _Stages:
             for seed in range(options.seed, options.seed + num_seeds[member.candidate])
         ]
         pipelines = self.fit_members(units, tested, engine)
+        # Seeds of a member are averaged, so they divide its weight.
         weights = {member.candidate: member.weight for member in choice.members}
         fits: list[Fit] = []
         for (candidate, seed), pipeline in zip(units, pipelines, strict=True):
@@ -362,6 +382,8 @@ class _Stages:
             calibration=tested.calibration,
             prior=counts / counts.sum(),
         )
+        # The shift of class proportions depends on all targets; it is fixed here, so that later
+        # predictions of single nodes are the same.
         if tested.calibration.strength:
             raw = replace(ensemble, calibration=Calibration())
             probabilities = raw.predict_proba(self.view, inputs=self.inputs, engine=engine)
@@ -377,6 +399,7 @@ class _Stages:
         """Fit candidates with their seeds on all labels; smoothed variants share a fit."""
         tasks: dict[tuple[Candidate, int], FitTask] = {}
         for candidate, seed in units:
+            # Without smoothing it is the same fit, whose last step is left out below.
             if candidate != candidate.smoothed() and (candidate.smoothed(), seed) in units:
                 continue
             row = tested.row(candidate)

@@ -120,6 +120,7 @@ def watch(
                 mix=float(0.5 * np.abs(proportions / inside.sum() - ensemble.prior).sum()),
             )
         )
+    # Counting labels reads none of their values.
     num_new = 0
     if graph.y is not None:
         num_new = int(((graph.y >= 0) & (graph.time >= cutoff)).sum())
@@ -141,6 +142,7 @@ def _expected_accuracy(summary: RunSummary, confidence: float, horizon: int) -> 
     if len(result.by_horizon) > 1:
         loss = max(lost_per_period(result.by_horizon).value, 0.0)  # age never helps
     periods_beyond = max(0, horizon - max(result.ahead, 1))
+    # The newest fold already includes the loss of as many periods as it spans.
     level = float(np.mean(newest)) - periods_beyond * loss
     return float(np.clip(0.5 * confidence + 0.5 * level, 0, 1))
 

@@ -25,6 +25,7 @@ from impact_gnn.methods.part import HopContext
 
 def moments_of(hop: Hop, group: np.ndarray, num_groups: int) -> Moments:
     """Compute moments of a hop's rows by group (without negative ones), in blocks of rows."""
+    # Only rows that count are read: in files, the others cost as much.
     selected = np.flatnonzero(group >= 0)
     # at least one block, which may be empty
     blocks = [selected[k : k + BLOCK] for k in range(0, max(len(selected), 1), BLOCK)]
@@ -66,10 +67,12 @@ def jjnorm_jointly(hops: list[Hop], communities: Communities) -> list[Hop]:
     """Scale hops by one number per period for all of them: their sums add up over columns."""
     moments = [moments_of(hop, communities.group, communities.num_groups) for hop in hops]
     sums = (JJSums.of(one, communities.num_labels) for one in moments)
+    # Sums of squares add up over columns, so one number per period serves all hops.
     scale = reduce(JJSums.merge, sums).compute()
 
     def align(hop: Hop, moments: Moments) -> Hop:
         def change(values: np.ndarray, index: np.ndarray) -> np.ndarray:
+            # The same groups, for the rows that are read now.
             part = replace(communities, labelled=communities.labelled[index])
             return apply_jjnorm(values, part, moments, scale)
 
@@ -108,6 +111,7 @@ def pny(hops: list[Hop], context: HopContext) -> list[Hop]:
     connectivity = relative_connectivity(
         view.edge_index, view.label, view.time, num_labels=view.num_labels, cutoff=view.cutoff
     )
+    # The number of neighbours by which the variance of a mean shrinks.
     degree = np.diff(engine.csr(view, view.relation_name(None)).indptr)
     weights = coefficients(communities, connectivity, degree, time_table(view, context.weighting))
     known = nodes[labelled]
@@ -115,6 +119,7 @@ def pny(hops: list[Hop], context: HopContext) -> list[Hop]:
         communities, group=communities.group[known], labelled=communities.labelled[known]
     )
     aligned: list[Hop] = []
+    # The message of hop k was aggregated from hop k - 1, whose covariance it inherits.
     previous = np.asarray(view.x[known], np.float32)
     for hop in hops:
         message = np.asarray(hop.rows(labelled), np.float32)

@@ -47,6 +47,12 @@ def _recency(
     return 0.5 ** (age / half_life)
 
 
+def _window(time: np.ndarray, label: np.ndarray, half_life: float | None) -> np.ndarray:
+    """1 for rows of the last periods that hold a third of the labels, 0 for older ones."""
+    labelled = time[label >= 0]
+    return (time >= np.quantile(labelled, 2 / 3, method="higher")).astype(np.float64)
+
+
 def _adjust_prior(
     probabilities: np.ndarray, unsmoothed: np.ndarray, evidence: PriorEvidence
 ) -> np.ndarray:
@@ -233,6 +239,15 @@ BUILTIN = [
         search_rank=1,
         prior_score=-0.4,
         label_weight=partial(_recency, half_lives=10.0),
+    ),
+    Part(
+        "window",
+        Kind.TRAINING,
+        "only labels of the last periods are trained on, a third of all",
+        conflicts=dict.fromkeys(["recency", "recency-fast"], "both weight labels by their age"),
+        search_rank=1,
+        prior_score=-0.5,
+        label_weight=_window,
     ),
     Part(
         "stages",

@@ -36,6 +36,7 @@ class Method:
     @classmethod
     def parse(cls, text: str) -> Method:
         """The method described by names joined by "+", in any order; refuses what does not fit."""
+        # Users write parts in any order and case; the table has the canonical order.
         wanted = [name.strip() for name in str(text).lower().split("+")]
         known = registry.names()
         for name in wanted:
@@ -53,6 +54,7 @@ class Method:
         """The method of known parts; refuses parts that do not go together."""
         wanted = list(wanted)
         chosen = set(wanted)
+        # "plain" is the absence of a weighting, so it is no part of a method.
         method = cls(tuple(name for name in registry.names() if name in chosen - {PLAIN}))
         if reason := method._conflict(PLAIN in chosen):
             raise InputError(f"method '{'+'.join(wanted)}' {reason}.")
@@ -84,6 +86,7 @@ class Method:
 
     def without(self, *removed: str) -> Method:
         """The method without some parts, and without parts that require them."""
+        # A part whose requirement is removed goes with it, or the rest would be refused.
         left = [part for part in self.parts if part.name not in removed]
         return Method(tuple(part.name for part in left if not set(part.requires) & set(removed)))
 
@@ -91,6 +94,7 @@ class Method:
     def needs(self) -> frozenset[Needs]:
         """What the parts together need of a graph."""
         needed = frozenset[Needs]().union(*(part.needs for part in self.parts))
+        # One part may supply what another needs: "ends" makes any path one with two times.
         provided = frozenset[Needs]().union(*(part.provides for part in self.parts))
         return needed - provided
 

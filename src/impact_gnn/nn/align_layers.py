@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from impact_gnn import alignment, checks
 from impact_gnn.alignment import Communities
-from impact_gnn.alignment.pny import MAPS, Connectivity
+from impact_gnn.alignment.pny import Connectivity
 from impact_gnn.connectivity import relative_connectivity
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn.sparse import Propagation
@@ -31,9 +31,11 @@ class _Grouped(nn.Module):
 
     def __init__(self, label: Tensor, time: Tensor, target: Tensor) -> None:
         super().__init__()
+        # Grouped once: labels and times do not change during training.
         communities = Communities.of(label, time, target, torch.empty(0))
         self.times = communities.times
         self.num_labels = communities.num_labels
+        # Buffers follow the model to its device, but a state_dict must fit other graphs.
         self.register_buffer("group", communities.group, persistent=False)
         self.register_buffer("labelled", communities.labelled, persistent=False)
 
@@ -77,12 +79,11 @@ class PNY(_Grouped):
         connectivity: Connectivity,
         degree: Tensor | None = None,
         table: np.ndarray | None = None,
-        map: str = "transport",
         exact_gradient: bool = True,
     ) -> None:
         super().__init__(label, time, target)
-        checks.choice("map", map, MAPS)
         self.exact_gradient = exact_gradient
+        # They depend on the graph only, not on the messages.
         self.weights = alignment.coefficients(self.communities, connectivity, degree, table)
 
     def forward(self, message: Tensor, previous: Tensor) -> Tensor:
@@ -162,12 +163,14 @@ class Message(nn.Module):
         self._cached: tuple[Any, ...] = (None, None, None, None)
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
+        # The message of an input that is trained changes in every step.
         if not self.cache or x.requires_grad:
             return self.align(propagation(x), x)
         versions = (x._version, propagation.version)
         cached_x, cached_propagation, cached_versions, _ = self._cached
         is_same = x is cached_x and propagation is cached_propagation
         if not is_same or versions != cached_versions:
+            # A constant of the training: nothing flows back through the first message.
             with torch.no_grad():
                 self._cached = (x, propagation, versions, self.align(propagation(x), x))
         return self._cached[-1]
@@ -187,7 +190,7 @@ def align_layer(
         JJNorm(num_nodes=100, num_times=4, num_labels=2)
     """
     build = ALIGNMENTS[checks.choice("align", name, ALIGNMENTS)]
-    graph.hidden_from("alignment needs")
+    graph.require_cutoff("alignment needs")
     return build(graph, table)
 
 
@@ -196,7 +199,7 @@ def _tensors(graph: TemporalGraph) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _pny(graph: TemporalGraph, table: np.ndarray | None) -> nn.Module:
-    cutoff = graph.hidden_from("pny needs")
+    cutoff = graph.require_cutoff("pny needs")
     connectivity = relative_connectivity(
         graph.edge_index, graph.y, graph.time, num_labels=graph.num_labels, cutoff=cutoff
     )

@@ -37,6 +37,7 @@ class Dropout(nn.Module):
 
 def dropout(x: Tensor, share: float, training: bool) -> Tensor:
     """Apply `Dropout` as a function."""
+    # Of the 256 values of a byte, this many drop a unit.
     dropped = round(256 * share)
     if not training or share == 0:
         return x
@@ -44,8 +45,25 @@ def dropout(x: Tensor, share: float, training: bool) -> Tensor:
         return functional.dropout(x, share, training)
     # Each random 64-bit word serves eight units.
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
-    remains = words.view(torch.uint8)[: x.numel()].view(x.shape) >= dropped
-    return x * remains.to(x.dtype).mul_(256 / (256 - dropped))
+    byte = words.view(torch.uint8)[: x.numel()].view(x.shape).to(x.dtype)
+    # 1 where byte >= dropped, else 0: on floats, this takes a third of a comparison's time.
+    remains = byte.sub_(dropped - 1).clamp_(0, 1)
+    # Scaled by the share that really remains, so that the mean is exact.
+    return x * remains.mul_(256 / (256 - dropped))
+
+
+class PReLU(nn.PReLU):
+    """`torch.nn.PReLU` with one slope, in half of its time on a CPU.
+
+    Torch computes its gradient value by value; two rectifiers are vectorised.
+
+    Examples:
+        >>> PReLU()(torch.tensor([-4.0, 2.0]))
+        tensor([-1.,  2.], grad_fn=<SubBackward0>)
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.relu(x) - self.weight * functional.relu(-x)
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -65,12 +83,19 @@ class BatchNorm(nn.BatchNorm1d):
     tracks = True
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or len(x) < 2:
-            mean, var = self.running_mean, self.running_var
-            return functional.batch_norm(x, mean, var, self.weight, self.bias, False, 0.0, self.eps)
-        if not self.tracks:
-            return functional.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
+        uses_running = not self.training or len(x) < 2
+        if uses_running or not self.tracks:
+            return functional.batch_norm(
+                x,
+                self.running_mean if uses_running else None,
+                self.running_var if uses_running else None,
+                weight=self.weight,
+                bias=self.bias,
+                training=not uses_running,
+                eps=self.eps,
+            )
         assert self.num_batches_tracked is not None
+        # A plain mean over the first ten steps, an exponential one after them.
         self.momentum = max(0.1, 1 / (1 + int(self.num_batches_tracked)))
         return super().forward(x)
 
@@ -107,7 +132,7 @@ def encoder(
     """Build the layers that map one hop of `width` columns to the model's hidden width."""
     modules: list[nn.Module] = []
     for _ in range(layers):
-        modules += [nn.Linear(width, hidden), *norms(norm, hidden), nn.PReLU(), Dropout(share)]
+        modules += [nn.Linear(width, hidden), *norms(norm, hidden), PReLU(), Dropout(share)]
         width = hidden
     return nn.Sequential(*modules)
 
@@ -122,7 +147,7 @@ def label_branch(
 
 
 class ResidualMLP(nn.Module):
-    """An MLP with residuals: h ← dropout(σ(norm(((1 − α) h + α h_0) W) + h)) in middle layers.
+    """An MLP with residuals: h ← dropout(σ(norm((h + h_0)/2 · W) + h)) in middle layers.
 
     `layers` counts all linear ones; with one or two there are no middle layers and this is `mlp`.
 
@@ -139,22 +164,21 @@ class ResidualMLP(nn.Module):
         layers: int,
         share: float = 0.0,
         *,
-        alpha: float = 0.5,
         norm: str = "layer",
     ) -> None:
         super().__init__()
-        self.alpha = alpha
         count = max(layers - 2, 0)
         self.first = encoder(width, hidden, share, norm=norm) if layers > 1 else nn.Identity()
         middle = (
             nn.Sequential(nn.Linear(hidden, hidden), *norms(norm, hidden)) for _ in range(count)
         )
         self.middle = nn.ModuleList(middle)
-        self.after = nn.ModuleList(nn.Sequential(nn.PReLU(), Dropout(share)) for _ in range(count))
+        self.after = nn.ModuleList(nn.Sequential(PReLU(), Dropout(share)) for _ in range(count))
         self.last = nn.Linear(hidden if layers > 1 else width, out)
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = first = self.first(x)
         for layer, after in zip(self.middle, self.after, strict=True):
-            hidden = after(layer((1 - self.alpha) * hidden + self.alpha * first) + hidden)
+            # Half of every layer's input is the first layer, so that depth does not blur it.
+            hidden = after(layer(0.5 * hidden + 0.5 * first) + hidden)
         return self.last(hidden)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from impact_gnn.nn.blocks import Dropout, ResidualMLP, encoder, label_branch, mlp
+from impact_gnn.nn.blocks import Dropout, PReLU, ResidualMLP, encoder, label_branch, mlp
 
 
 class SGC(nn.Module):
@@ -33,6 +33,7 @@ class SGC(nn.Module):
     ) -> None:
         super().__init__()
         width = in_channels if isinstance(in_channels, int) else in_channels[-1]
+        # Without a hidden width it is the original: one linear map.
         middle = [] if hidden is None else [hidden] * (num_layers - 1)
         widths = [width + sum(label_channels), *middle, num_labels]
         self.classify = mlp(widths, dropout, norm="none")
@@ -88,6 +89,7 @@ class SIGN(nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
+        # A label hop is one more branch, with an encoder of its own.
         widths = [*in_channels, *label_channels]
         self.branches = nn.ModuleList(encoder(width, hidden, dropout) for width in widths)
         layers = [hidden * len(widths), *[hidden] * (num_layers - 1), num_labels]
@@ -147,9 +149,10 @@ class GAMLP(nn.Module):
             for width in in_channels
         )
         self.attend = _HopAttention(hidden)
+        # Attention may give the own features little weight; the residual keeps them in reach.
         self.residual = nn.Linear(in_channels[0], hidden)
         last = ResidualMLP(hidden, hidden, num_labels, num_layers, dropout, norm=norm)
-        self.classify = nn.Sequential(nn.PReLU(), Dropout(dropout), last)
+        self.classify = nn.Sequential(PReLU(), Dropout(dropout), last)
         self.label_branch = label_branch(label_channels, hidden, num_labels, label_layers, dropout)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
@@ -171,6 +174,7 @@ class _HopAttention(nn.Module):
         mean = hops[0]
         scores: list[Tensor] = []
         for k, hop in enumerate(hops):
+            # The score of this hop given the mean of those before it [n, 1].
             scores.append(torch.sigmoid(self.score(torch.cat([mean, hop], dim=1))))
             mean = _weighted_mean(scores, hops[: k + 1])
         return mean
@@ -178,5 +182,6 @@ class _HopAttention(nn.Module):
 
 def _weighted_mean(scores: Sequence[Tensor], hops: Sequence[Tensor]) -> Tensor:
     """Σ_k softmax(scores)_k · hop_k."""
+    # Shares of the hops of every node [n, k], and their weighted sum [n, width].
     share = torch.softmax(torch.cat([*scores], dim=1), dim=1)
     return torch.einsum("nk,nkf->nf", share, torch.stack([*hops], dim=1))

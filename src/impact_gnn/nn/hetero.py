@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from impact_gnn.checks import InputError
-from impact_gnn.nn.blocks import Dropout, encoder, label_branch, mlp
+from impact_gnn.nn.blocks import Dropout, PReLU, encoder, label_branch, mlp
 
 
 class SeHGNN(nn.Module):
@@ -65,13 +65,15 @@ class SeHGNN(nn.Module):
         self.join = nn.Linear(len(widths) * hidden, hidden)
         self.residual = nn.Linear(in_channels[0], hidden)
         last = mlp([hidden] * num_layers + [num_labels], dropout, norm=norm)
-        self.classify = nn.Sequential(nn.PReLU(), Dropout(dropout), last)
+        self.classify = nn.Sequential(PReLU(), Dropout(dropout), last)
         self.label_branch = label_branch(label_channels, hidden, num_labels, label_layers, dropout)
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         hops = [self.input_dropout(values) for values in hops]
         inputs = zip(self.encode, [*hops, *label_hops], strict=True)
+        # All metapaths of a node side by side [n, m, hidden], then mixed by attention.
         fused = self.fuse(torch.stack([encode(values) for encode, values in inputs], dim=1))
+        # Joined to one row [n, hidden]; the own features are added once more.
         joined = self.join(fused.flatten(1)) + self.residual(hops[0])
         logits = self.classify(joined)
         if self.label_branch is None:
@@ -93,6 +95,7 @@ class SemanticFusion(nn.Module):
         self.query = nn.Linear(width, rank)
         self.key = nn.Linear(width, rank)
         self.value = nn.Linear(width, width)
+        # Starts at zero: attention enters only as far as it helps.
         self.gamma = nn.Parameter(torch.zeros(1))
 
     def forward(self, encoded: Tensor) -> Tensor:
@@ -152,6 +155,7 @@ class RpHGNN(nn.Module):
                 f"groups={positions} should name the positions 0 to {count - 1} of the matrices, "
                 f"each at least once, and hold one or more each."
             )
+        # Label hops follow the feature matrices in the inputs, each as a group of one.
         self.groups = [*positions, *([count + k] for k in range(len(label_channels)))]
         self.input_dropout = Dropout(input_dropout)
         widths = [*in_channels, *label_channels]

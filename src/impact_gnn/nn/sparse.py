@@ -112,6 +112,7 @@ class Propagation:
         weight = operator.table[periods].astype(np.float32)
         if csr.weight is not None:
             weight = weight * csr.weight.astype(np.float32)
+        # An edge of weight zero is no edge: its log-weight would be -inf.
         positive = weight > 0
         source = source[positive]
         target = target[positive]
@@ -131,6 +132,7 @@ class Propagation:
     def _edge_product(self, x: Tensor, transposed: bool) -> Tensor:
         """Sum over edges; backward, messages flow from targets to sources."""
         edge_index, _, weight = self._edges_on(x.device)
+        # The gradient of a sum over in-edges is a sum over out-edges, with the same weights.
         source, target = edge_index.flip(0) if transposed else edge_index
         return torch.zeros_like(x).index_add(0, target, x[source] * weight.to(x.dtype))
 
@@ -138,6 +140,7 @@ class Propagation:
         """Return edges, log-weights [E, 1] and normalised weights [E, 1] on a device."""
         if device not in self._on_device:
             source, target = self.edge_index.numpy()
+            # Both scales of the normalisation are multiplied into the weight of each edge.
             row_scale = self.operator.row_scale[target]
             column_scale = self.operator.column_scale[source]
             normalised = (row_scale * self.edge_weight.numpy() * column_scale).astype(np.float32)

@@ -56,6 +56,7 @@ class _Convolution(_Layered):
         align: nn.Module | None = None,
     ) -> None:
         super().__init__(in_channels, num_labels, hidden, num_layers, dropout)
+        # The first layer reads the same features in every step, so its message is computed once.
         self.messages = nn.ModuleList(Message(align, cache=k == 0) for k in range(num_layers))
         if self.has_root:
             self.roots = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in self.sizes)
@@ -165,10 +166,12 @@ class GATLayer(nn.Module):
             heads=heads,
             concat=concat,
             dropout=dropout,
+            # Self-loops belong to the propagation, where their weight is known.
             add_self_loops=False,
             bias=False,
         )
         self.align = Align(align)
+        # Added after the alignment, so that this does not move it.
         self.bias = nn.Parameter(torch.zeros(out_channels))
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:

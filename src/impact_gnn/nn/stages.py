@@ -71,14 +71,19 @@ class Reliable:
         True labels of rows outside the training set are never read. Validation rows may enter label
         hops as predicted, but are not trained on.
         """
+        # Inputs of the label hops [N, C]: true labels of training rows, confident predictions
+        # elsewhere.
         soft = self.soft_labels(label, split.train, num_labels, probability)
         pseudo_labelled = np.empty(0, np.int64)
         if self.weight:
+            # New training rows; validation rows are never trained on, however confident.
             pseudo_labelled = np.setdiff1d(np.flatnonzero(soft.any(1)), split.all)
+        # Their label and weight: the most probable class, counted by how probable it is.
         new_label = np.array(label)
         new_label[pseudo_labelled] = probability[pseudo_labelled].argmax(1)
         new_weight = np.ones(len(label), np.float32) if weight is None else np.array(weight)
         new_weight[pseudo_labelled] = self.weight * probability[pseudo_labelled].max(1)
+        # Only targets of the loss are sharpened; label hops read the probabilities as they are.
         target = np.array(soft)
         target[pseudo_labelled] = sharpened(soft[pseudo_labelled], self.temperature)
         return Lesson(
@@ -102,6 +107,7 @@ class Reliable:
             others = np.setdiff1d(np.arange(len(label)), rows)
             confident = confident_rows(probability, others, self.threshold)
             soft[confident] = probability[confident]
+        # Last, so that a true label is never replaced by a prediction.
         soft[rows, label[rows]] = 1
         return soft
 
@@ -125,5 +131,6 @@ def sharpened(probability: np.ndarray, temperature: float) -> np.ndarray:
     """
     if temperature == 1 or not len(probability):
         return probability
+    # Through logarithms: p^(1/temperature) would underflow at small temperatures.
     log = np.log(np.maximum(probability, 1e-12)) / temperature
     return softmax(log, axis=1).astype(probability.dtype)

@@ -82,7 +82,7 @@ class Pass:
         out = np.zeros((self.num_rows, DECAYED + 2 * len(HALF_LIVES)))
         out[:, LOW] = np.inf
         out[:, [HIGH, LAST_TIME]] = -np.inf
-        decay = 0.5 ** (1 / np.array(HALF_LIVES))
+        decay = np.repeat(0.5 ** (1 / np.array(HALF_LIVES)), 2)  # of sum and weight
         _aggregate(self.reads, self.writes, (value, self.clock, decay), self.num_entities, out)
         return out
 
@@ -109,10 +109,12 @@ class History:
 
     def columns(self) -> dict[str, np.ndarray]:
         """Return all columns by name."""
+        # How old the newest label is that a row can know: it grows with the forecast horizon.
         newest = self._span(self.label_time[self.nodes])
         columns = {"log time since the newest known label": newest}
         label = self.graph.label
         everything = _everything(self.graph)
+        # Expectations at every row, as of its own time; columns as of what is known to the nodes.
         to_rows = self._labels_of(everything, self.time, np.arange(len(label)))
         to_nodes = self._labels_of(everything, self.label_time, self.nodes)
         excess = {}
@@ -174,6 +176,7 @@ class History:
             past = rows.aggregate(value)
             count = np.maximum(past[:, COUNT], 1)
             mean = past[:, TOTAL] / count
+            # By sums of squares; rounding may leave it a little below zero.
             variance = past[:, SQUARES] / count - mean**2
             aggregates = {
                 "mean": mean,
@@ -182,6 +185,7 @@ class History:
                 "last": _mean_of_last(past),
             }
             for name, values in aggregates.items():
+                # The own value says "no change", where zero would look like an extreme.
                 filled = np.where(past[:, COUNT] > 0, values, value[self.nodes])
                 yield f"{name} of feature {column}", filled
             yield f"deviation of feature {column}", np.sqrt(np.maximum(variance, 0))
@@ -215,6 +219,7 @@ class History:
     ) -> Pass:
         position = np.full(self.graph.num_nodes, -1)
         position[nodes] = np.arange(len(nodes))
+        # Reads of the requested nodes only; every row writes, requested or not.
         row, entity, time = role.reads.where(position[role.reads.row] >= 0).by_time(read_time)
         # Windows decay with every new time of an entity, those of all rows with every period.
         clock = self.time
@@ -248,7 +253,8 @@ def label_time(graph: TemporalGraph) -> np.ndarray:
     It is the first time of the row's own period, and for targets that of the cutoff. So a row of
     the past knows as little of its own period as a target does.
     """
-    cutoff = int(np.searchsorted(graph.times, graph.hidden_from("history features need")))
+    cutoff = int(np.searchsorted(graph.times, graph.require_cutoff("history features need")))
+    # All targets share the cutoff as their period: none knows a label of another.
     period = np.minimum(graph.period.astype(np.int64), cutoff)
     first = np.full(cutoff + 1, np.inf)
     np.minimum.at(first, period, graph.timestamp)
@@ -306,6 +312,8 @@ def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -
         edges = by_entity.take(direct.entity)
         row = np.repeat(direct.row, np.diff(edges.indptr))
         pairs = Pairs(row, links.entity[edges.indices])
+        # A path through a hub mixes unrelated entities; its role stays, without pairs, so that
+        # columns agree.
         if len(row) > MOST_FANOUT * len(direct.row):
             pairs = pairs.where(np.zeros(len(row), bool))
         else:
@@ -333,6 +341,7 @@ def _known_pairs(
     if (time := graph.nodes[kind].time) is not None:
         is_late |= time[pairs.entity] > own
     size = graph.nodes[kind].num_nodes
+    # A pair as one number, so that sorting and removing repeats is one step.
     key = np.unique(pairs.row[~is_late].astype(np.int64) * size + pairs.entity[~is_late])
     return Pairs(*np.divmod(key, size))
 
@@ -344,8 +353,8 @@ def _aggregate(reads, writes, values, num_entities, out):
     Args:
         reads: Position in `out`, entity and time of every read, in order of time.
         writes: Row, entity and time of every write, in order of time.
-        values: Value and clock of every row, and the factor by which each window decays when the
-            clock of an entity moves on.
+        values: Value and clock of every row, and the factors by which the sums and weights of the
+            windows decay when the clock of an entity moves on.
         num_entities: Number of entities.
         out: [n, aggregates], prepared with the aggregates of nothing.
     """
@@ -358,17 +367,18 @@ def _aggregate(reads, writes, values, num_entities, out):
     state[:, LAST_TIME] = -np.inf
     w = 0
     for r in range(len(position)):
+        # Strictly before: rows of one time never see each other.
         while w < len(write_row) and write_time[w] < read_time[r]:
             one = state[write_entity[w]]
             x = value[write_row[w]]
             now = clock[write_row[w]]
+            # A new time of this entity: what was the last time is over, and windows decay once.
             if now != one[LAST_TIME]:
                 one[LAST_TIME] = now
                 one[LAST_TOTAL] = 0.0
                 one[LAST_COUNT] = 0.0
-                for h in range(len(decay)):
-                    one[DECAYED + 2 * h] *= decay[h]
-                    one[DECAYED + 2 * h + 1] *= decay[h]
+                for k in range(len(decay)):
+                    one[DECAYED + k] *= decay[k]
             one[COUNT] += 1
             one[TOTAL] += x
             one[SQUARES] += x * x
@@ -376,9 +386,9 @@ def _aggregate(reads, writes, values, num_entities, out):
             one[HIGH] = max(one[HIGH], x)
             one[LAST_TOTAL] += x
             one[LAST_COUNT] += 1
-            for h in range(len(decay)):
-                one[DECAYED + 2 * h] += x
-                one[DECAYED + 2 * h + 1] += 1
+            for k in range(DECAYED, len(one), 2):
+                one[k] += x
+                one[k + 1] += 1
             w += 1
         _merge(state[read_entity[r]], out[position[r]])
 
@@ -386,6 +396,7 @@ def _aggregate(reads, writes, values, num_entities, out):
 @njit(nogil=True, cache=True)
 def _merge(one, total):
     """Add the aggregates of an entity to those of the other entities of a row."""
+    # Of several entities, those with the newest time count as the last.
     if one[LAST_TIME] > total[LAST_TIME]:
         total[LAST_TIME] = one[LAST_TIME]
         total[LAST_TOTAL] = 0.0

@@ -8,7 +8,7 @@ from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.hop import Hop
-from impact_gnn.engines.memory import or_memory
+from impact_gnn.engines.memory import as_engine
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.weighting import Weighting
 
@@ -50,7 +50,7 @@ def propagate(
         [(200, 5), (200, 5)]
     """
     hops = checks.at_least("hops", hops, 1)
-    engine = or_memory(engine)
+    engine = as_engine(engine)
     relation = own_relation(graph, relation)
     values = graph.x if x is None else checks.features("x", x, graph.num_nodes)
     if values is None:

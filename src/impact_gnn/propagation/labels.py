@@ -24,7 +24,7 @@ from impact_gnn._native import plain_view
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.hop import ComputedColumns, Hop, mapped_hop
-from impact_gnn.engines.memory import or_memory
+from impact_gnn.engines.memory import as_engine
 from impact_gnn.engines.operator import Operator, kernel_arrays, row_blocks
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.propagation.hops import own_relation
@@ -68,13 +68,13 @@ def label_hops(
                [1., 0.],
                [0., 1.]], dtype=float32)
     """
-    graph.hidden_from("label hops need")
+    graph.require_cutoff("label hops need")
     if hops not in (1, 2):
         raise InputError(
             f"hops={hops} must be 1 or 2: beyond that a node's own label cannot be excluded "
             f"exactly."
         )
-    engine = or_memory(engine)
+    engine = as_engine(engine)
     relation = own_relation(graph, relation)
     operators = engine.operators(
         hops, graph, relation, weighting=weighting, norm=norm, self_loop=self_loop
@@ -106,7 +106,8 @@ def repeated_label_hops(
     if known.ndim == 2 or (known >= 0).any():  # else there is nothing to subtract
         shares = [own_share(operators[:k])[index] for k in range(1, len(operators) + 1)]
     return [
-        without_own(hop, known, share, renormalize) for hop, share in zip(hops, shares, strict=True)
+        exclude_own_label(hop, known, share, renormalize)
+        for hop, share in zip(hops, shares, strict=True)
     ]
 
 
@@ -129,7 +130,7 @@ def label_columns(label: np.ndarray, num_labels: int) -> ComputedColumns:
     )
 
 
-def without_own(hop: Hop, label: np.ndarray, own: np.ndarray, renormalize: bool) -> Hop:
+def exclude_own_label(hop: Hop, label: np.ndarray, own: np.ndarray, renormalize: bool) -> Hop:
     """Subtract the share `own` [N] of the own label, and renormalise rows if asked; float32."""
 
     def subtract(values: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -142,9 +143,11 @@ def without_own(hop: Hop, label: np.ndarray, own: np.ndarray, renormalize: bool)
             rows = np.flatnonzero(own_label >= 0)
             own_part = own[index[rows]]
             place = (rows, own_label[rows])
+        # What is left of the own class; rounding may leave a trace of the own label.
         rest = values[place] - own_part
         values[place] = np.where(rest > ROUNDING * own_part, rest, 0)
         if renormalize:
+            # The labelled share of the message without the own label.
             total = values.sum(1, keepdims=True)
             values /= np.where(total > 0, total, 1)
         return values.astype(np.float32)
@@ -153,7 +156,10 @@ def without_own(hop: Hop, label: np.ndarray, own: np.ndarray, renormalize: bool)
 
 
 def own_share(path: Sequence[Operator]) -> np.ndarray:
-    """Return diag(M) of one operator or diag(M″M′) of two: a node's weight in its own message."""
+    """Return a node's weight in its own message: diag(M), or diag(M_last · M_first) of two steps.
+
+    A return path v → u → v takes an edge v → u of the first operator and u → v of the last.
+    """
     first = path[0]
     last = path[-1]
     if len(path) > 2 or first.csr.num_sources != last.csr.num_targets:
@@ -166,13 +172,16 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
         if len(path) == 1:
             share[low:high] = sum(_diagonal(last, low, high))
             continue
+        # Scales that do not depend on u stand outside of the sum over paths.
         column_scale = first.column_scale[low:high] if first.norm == "sym" else 1.0
         paths = _return_paths(first, last, low, high)
         share[low:high] = paths * last.row_scale[low:high] * column_scale
-        if last.self_loop:  # M = W + diag(loop) on both sides
-            own, loop = _diagonal(first, low, high)
+        if last.self_loop:  # M = W + diag(loop) in both steps
+            own_first, loop_first = _diagonal(first, low, high)
             own_last, loop_last = _diagonal(last, low, high)
-            share[low:high] += own_last * loop + own * loop_last + loop_last * loop
+            share[low:high] += (
+                own_last * loop_first + own_first * loop_last + loop_last * loop_first
+            )
     return share
 
 
@@ -182,28 +191,29 @@ def _diagonal(operator: Operator, low: int, high: int) -> tuple[Any, Any]:
     if operator.norm == "sym":
         scale = scale * operator.column_scale[low:high]
     loop = scale if operator.self_loop else 0.0
-    return _loops(low, high, *_arrays(operator)) * scale, loop
+    return _sum_loops(low, high, *_arrays(operator)) * scale, loop
 
 
 def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.ndarray:
-    """Sum Σ_u w″_vu·scale_u·w′_uv for v = low .. high−1 in one pass over the edges of all u.
+    """Sum Σ_u w_last(u → v)·scale_u·w_first(v → u) for v = low .. high−1, in one pass over all u.
 
-    The edges into v stay in memory with sorted sources. Each edge v → u of the first operator is
-    looked up among them; no row of u is stored.
+    The last operator's edges into v stay in memory with sorted sources. Each edge v → u of the
+    first operator is looked up among them; no row of u is stored.
     """
     sums = np.zeros(high - low)
-    rows = _sorted_rows(low, high, *_arrays(last)[:3])
-    there = _arrays(last)[3:]
-    back = _arrays(first)
+    indptr, indices, weight, *last_weights = _arrays(last)
+    last_edges = _sorted_rows(low, high, indptr, indices, weight)
+    first_arrays = _arrays(first)
+    row_scale = plain_view(first.row_scale)
+    column_scale = plain_view(last.column_scale) if last.norm == "sym" else np.empty(0)
+    scales = (row_scale, column_scale)
     parts = np.linspace(0, high - low, _native.available() + 1).astype(np.int64)
-    scale = plain_view(first.row_scale)
-    column = plain_view(last.column_scale) if last.norm == "sym" else np.empty(0)
     for begin, end in row_blocks(first.csr):
         tasks = [
-            (from_row, to_row, low, begin, end, rows, there, back, scale, column, sums)
-            for from_row, to_row in itertools.pairwise(parts)
+            (rows, low, (begin, end), first_arrays, last_edges, tuple(last_weights), scales, sums)
+            for rows in itertools.pairwise(parts)
         ]
-        _native.run(_add_returns, tasks, None)
+        _native.run(_add_return_paths, tasks, None)
         _native.release(first.edges.indices, first.edges.weight)
     return sums
 
@@ -219,7 +229,7 @@ def _arrays(operator: Operator) -> tuple[np.ndarray, ...]:
 
 
 @njit(nogil=True, cache=True)
-def _loops(  # type: ignore[no-untyped-def]
+def _sum_loops(  # type: ignore[no-untyped-def]
     low, high, indptr, indices, weight, table, source_period, target_period
 ):
     """Sum the weights of the edges v → v, for the rows v = low .. high−1."""
@@ -236,12 +246,14 @@ def _loops(  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _sorted_rows(low, high, indptr, indices, weight):  # type: ignore[no-untyped-def]
     """Copy rows low .. high−1 of a CSR with sources in increasing order, for lookups."""
-    begin, end = indptr[low], indptr[high]
+    begin = indptr[low]
+    end = indptr[high]
     borders = indptr[low : high + 1] - begin
     sources = indices[begin:end].copy()
     weights = weight[begin:end].copy() if len(weight) else weight
     for row in range(high - low):
-        a, b = borders[row], borders[row + 1]
+        a = borders[row]
+        b = borders[row + 1]
         order = np.argsort(sources[a:b])
         sources[a:b] = sources[a:b][order]
         if len(weight):
@@ -250,34 +262,37 @@ def _sorted_rows(low, high, indptr, indices, weight):  # type: ignore[no-untyped
 
 
 @njit(nogil=True, cache=True)
-def _add_returns(  # type: ignore[no-untyped-def]
-    from_row, to_row, low, begin, end, rows, there, back, scale, column, out
+def _add_return_paths(  # type: ignore[no-untyped-def]
+    rows, low, targets, first_arrays, last_edges, last_weights, scales, sums
 ):
-    """Add the paths v ← u ← v for the edges v → u into u = begin .. end−1, for some rows v − low.
+    """Add the paths v → u → v over u in the range `targets`, for v − low in the range `rows`.
 
     Threads share a block of u: each reads all edges and selects those of its own v, so that sums
     are in one order.
     """
-    borders, sources, weights = rows
-    table, source_period, target_period = there
-    indptr, indices, weight, back_table, back_source, back_target = back
-    for u in range(begin, end):
+    indptr, indices, weight, first_table, first_source, first_target = first_arrays
+    borders, sources, weights = last_edges
+    last_table, last_source, last_target = last_weights
+    row_scale, column_scale = scales
+    for u in range(targets[0], targets[1]):
         for e in range(indptr[u], indptr[u + 1]):
             v = np.int64(indices[e])
             row = v - low
-            if row < from_row or row >= to_row:
+            if row < rows[0] or row >= rows[1]:
                 continue
-            a, b = borders[row], borders[row + 1]
+            # All edges u → v of the last operator; a pair of nodes may have several.
+            a = borders[row]
+            b = borders[row + 1]
             at = a + np.searchsorted(sources[a:b], u)
-            total = 0.0
+            weight_last = 0.0
             while at < b and sources[at] == u:
-                total += weights[at] if len(weights) else 1.0
+                weight_last += weights[at] if len(weights) else 1.0
                 at += 1
-            if total > 0:
-                total *= table[target_period[v], source_period[u]] * (
-                    column[u] if len(column) else 1.0
+            if weight_last > 0:
+                weight_last *= last_table[last_target[v], last_source[u]] * (
+                    column_scale[u] if len(column_scale) else 1.0
                 )
-                home = back_table[back_target[u], back_source[v]] * (
+                weight_first = first_table[first_target[u], first_source[v]] * (
                     weight[e] if len(weight) else 1.0
                 )
-                out[row] += total * home * scale[u]
+                sums[row] += weight_last * weight_first * row_scale[u]

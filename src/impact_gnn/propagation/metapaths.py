@@ -29,10 +29,10 @@ from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine, time_table
 from impact_gnn.engines.hop import ComputedColumns, Hop, columns_of, position_blocks, selected_hop
-from impact_gnn.engines.memory import or_memory
+from impact_gnn.engines.memory import as_engine
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
-from impact_gnn.propagation.labels import label_columns, own_share, without_own
+from impact_gnn.propagation.labels import exclude_own_label, label_columns, own_share
 from impact_gnn.weighting import BY_ROW, Weighting, at_hop
 
 METAPATH_WEIGHTINGS = ("edges", "ends")
@@ -98,6 +98,7 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
         longer: list[Metapath] = []
         for path in suffixes:
             end = path[0][0] if path else graph.target
+            # A path grows at its beginning by the relations that lead there.
             longer += [(relation, *path) for relation in graph.relations if relation[2] == end]
         suffixes = longer
         new = [path for path in suffixes if path[0][0] in starts]
@@ -182,10 +183,11 @@ def metapath_hops(
             f"{graph.target!r}; use graph.undirected() to propagate both ways, or a larger "
             f"length."
         )
-    engine = or_memory(engine)
+    engine = as_engine(engine)
     by_name: Hops = {}
     for kind in dict.fromkeys(path[0][0] for path in paths):
         paths_of_kind = [path for path in paths if path[0][0] == kind]
+        # All paths from one type share their features, and their common beginnings.
         values = graph.nodes[kind].x if x is None else x
         assert values is not None  # paths begin at types with features
         if metapath_weighting == "ends" and graph.nodes[kind].time is not None:
@@ -237,7 +239,7 @@ def metapath_label_hops(
                [0.5, 0.5]], dtype=float32)
     """
     checks.choice("metapath_weighting", metapath_weighting, METAPATH_WEIGHTINGS)
-    view.hidden_from("label metapaths need")
+    view.require_cutoff("label metapaths need")
     length = checks.whole_number("length", length)
     if length not in (1, 2):
         raise InputError(
@@ -247,11 +249,12 @@ def metapath_label_hops(
     paths = metapaths(view, length, start=view.target)
     label = view.label if label is None else label
     known = label_columns(label, view.num_labels)
-    engine = or_memory(engine)
+    engine = as_engine(engine)
     weights: dict[Metapath, np.ndarray] = {}
     same_time = np.empty(0)
     if metapath_weighting == "ends":
         table = ends_table(view, weighting, view.target)
+        # The weight Ω[t_v, t_v] of a node in its own message [N].
         same_time = np.diag(table)[view.period]
         walk = Walk(view, paths, "plain", engine)
         hops, weights = along_ends(walk, table, known)
@@ -260,12 +263,13 @@ def metapath_label_hops(
         hops = dict(walk.hops(known))
     remaining = []
     for path in paths:
+        # The share of the own label that came back along the path [N].
         own = own_share([walk.operator(step, k == 0) for k, step in enumerate(path)])
         if path in weights:
             # The weight of the own label, Ω[t_v, t_v]·P_vv, is divided by the row's total as well.
             total = weights[path]
             own = np.divide(same_time * own, total, out=np.zeros_like(total), where=total > 0)
-        remaining.append(without_own(hops[path], label, own, renormalize))
+        remaining.append(exclude_own_label(hops[path], label, own, renormalize))
     loaded = engine.loaded(remaining)
     return {path_name(path): hop for path, hop in zip(paths, loaded, strict=True)}
 
@@ -304,6 +308,7 @@ class Walk:
         With `rows`, hops have these rows of the target type only. `engine`, by default the walk's,
         stores the hops.
         """
+        # The tree of paths: every beginning of a path is a node, computed once.
         prefixes = {path[:k] for path in self.paths for k in range(1, len(path) + 1)}
         longer: dict[Metapath, list[Metapath]] = {}
         for prefix in sorted(prefixes, key=_relation_order(self.graph)):
@@ -355,9 +360,11 @@ def along_ends(
     sums = {path: engine.empty((graph.num_nodes, x.shape[1]), dtype) for path in walk.paths}
     # Σ_r left[t_v, r] · (P · (right[r, t_u]·x_u))_v
     for r in range(len(right)):
+        # A product of zeros adds nothing, and a propagation costs much.
         if (left[:, r] == 0).all() or (right[r] == 0).all():
             continue
         factor = left[graph.period, r].astype(dtype)
+        # Files of a summand are removed before the next one is computed.
         scratch = engine.child(f"ends-{r}")
         for path, hop in walk.hops(weighted(x, right[r][source_period], dtype), engine=scratch):
             for rows in position_blocks(graph.num_nodes):
@@ -368,6 +375,7 @@ def along_ends(
     hops = {}
     weights = {}
     scratch = engine.child("weights")
+    # All summands of the total weight at once, as columns [N, R].
     ones = np.ascontiguousarray(right.T)[source_period]
     for path, hop in walk.hops(ones, engine=scratch, dtype=np.float64):
         weights[path] = np.empty(graph.num_nodes)
@@ -403,6 +411,7 @@ def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         >>> right.shape
         (6, 10)
     """
+    # Tables of methods have few distinct rows or columns: take the fewer.
     columns, column_index = np.unique(table, axis=1, return_inverse=True)
     rows, row_index = np.unique(table, axis=0, return_inverse=True)
     if columns.shape[1] <= len(rows):

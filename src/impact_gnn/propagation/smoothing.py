@@ -50,6 +50,7 @@ def smoothing_paths(graph: TemporalGraph, weighting: Weighting, engine: Engine) 
             f"smoothing needs {size / 1e9:.1f} GB of predictions in memory, more than this engine "
             f"may use; raise the memory limit or drop 'smooth'."
         )
+    # Two steps within the target type are left out: the repeated spreading takes them anyway.
     paths = [
         path
         for path in metapaths(graph, 2, start=graph.target)
@@ -85,18 +86,21 @@ def correct_and_smooth(
         [1, 1, 1]
     """
     known = np.flatnonzero(label >= 0)
+    # One-hot labels of the labelled nodes [n, Y].
     truth = np.zeros((len(known), base.shape[1]), np.float32)
     truth[np.arange(len(known)), label[known]] = 1
     for correct, group in groupby(choices, key=lambda choice: choice.correct):
         corrected = base
         if correct:
             errors = np.zeros_like(base)
+            # Errors exist at labelled nodes only; the others receive them from neighbours.
             errors[known] = truth - base[known]
             corrected = _add_errors(base, errors, _spread(errors, paths, correct, engine), known)
         for choice in group:
             values = corrected
             if choice.smooth:
                 values = corrected.astype(np.float32, copy=True)
+                # Labelled nodes spread their labels, others their corrected predictions.
                 values[known] = truth
                 values = _spread(values, paths, choice.smooth, engine)
             # Rows sum to 1; rows of zeros become uniform.
@@ -109,9 +113,11 @@ def _add_errors(
     base: np.ndarray, errors: np.ndarray, spread: np.ndarray, known: np.ndarray
 ) -> np.ndarray:
     """Add spread errors to the predictions, scaled to the mean size of the known errors."""
+    # Spreading shrinks errors; each is scaled back to the mean size of the known ones.
     mean_size = np.abs(errors[known]).sum(1).mean() if len(known) else 0.0
     size = np.abs(spread).sum(1, keepdims=True)
     spread *= np.divide(mean_size, size, out=np.zeros_like(size), where=size > 1e-3)
+    # Nodes without a prediction stay zero: there is nothing to correct.
     is_predicted = base.sum(1, keepdims=True) > 0
     return np.where(is_predicted, np.clip(base + spread, 0, None), base)
 
@@ -120,6 +126,7 @@ def _spread(start: np.ndarray, paths: Paths, share: float, engine: Engine) -> np
     """Repeat values ← share · (mean over paths and neighbours) + (1 − share) · start."""
     values = start
     for _ in range(STEPS):
+        # The mean over the neighbours along each path [N, Y], then over the paths.
         hops = [engine.hops(path, values, dtype=np.float32)[-1] for path in paths]
         total = np.array(hops[0], np.float32)
         for hop in hops[1:]:

@@ -34,7 +34,7 @@ from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.hop import Hop, position_blocks
-from impact_gnn.engines.memory import or_memory
+from impact_gnn.engines.memory import as_engine
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.propagation.metapaths import Metapath, Walk, path_name
 from impact_gnn.weighting import Weighting
@@ -93,7 +93,7 @@ def squash(
             )
         width = graph.x.shape[1]
     width = checks.at_least("width", width, 1)
-    walk = Walk(graph, [], weighting, or_memory(engine))
+    walk = Walk(graph, [], weighting, as_engine(engine))
     run = _Squashing(graph=graph, width=width, seed=seed, walk=walk)
     paths = collected(graph)
     if not paths:
@@ -101,6 +101,7 @@ def squash(
     messages: dict[str, list[Hop]] = {path_name(path): [] for path in paths}
     state = run.initial_state()
     for iteration in range(1, iterations):
+        # Messages are added as they come, so one of them is in memory at a time.
         sums = run.zeros(set(graph.nodes))
         for path, message in run.messages(state, messages_of(graph)):
             if path[-1][2] == graph.target:
@@ -211,6 +212,7 @@ class _Squashing:
     ) -> None:
         """Squash a message, one of `paths`, and add it to the next state of its last type."""
         kind = path[-1][2]
+        # The sum of `count` independent projections keeps the scale of one.
         count = sum(other[-1][2] == kind for other in paths)
         projection = self.matrix(path_name(path), self.width, iteration) / np.sqrt(count)
         _add_projected(sums[kind], message, projection)
@@ -221,7 +223,9 @@ class _Squashing:
 
     def matrix(self, name: str, rows: int, iteration: int) -> np.ndarray:
         """Draw the projection [rows, width] of a message from seed, iteration and name."""
+        # Seeded by name: other relations of the graph do not change a projection.
         rng = np.random.default_rng([self.seed, iteration, *name.encode()])
+        # A sparse random projection keeps distances on average, and two thirds of it are zeros.
         signs = rng.choice([-1.0, 0.0, 1.0], (rows, self.width), p=[1 / 6, 2 / 3, 1 / 6])
         return signs * np.sqrt(3 / self.width)
 

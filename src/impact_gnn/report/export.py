@@ -74,6 +74,7 @@ def read_table(path: Path) -> pa.Table:
 
 
 def _read_csv(path: Path) -> pa.Table:
+    # Arrow forgets which cells were in quotes: "007" would become a number.
     with path.open(encoding="utf-8", newline="") as file:
         names = file.readline().strip().strip('"').split('","')
         first_row = re.findall(r'("(?:[^"]|"")*"|[^,\n]*)[,\n]', file.read(1 << 20))

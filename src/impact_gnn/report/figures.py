@@ -56,94 +56,45 @@ class Figure:
 
     name: str  # of its files
     caption: str
-    keys: Sequence[Key]
-    ax: Axes
+    ax: Axes  # to draw on
+    keys: list[Key] = field(default_factory=list)
     file: str = ""  # SVG with its legend
     svg: Markup = field(default_factory=Markup)  # SVG for the page, which has the legend below it
+
+    def line(self, name: str, x: Any, values: Any, colour: str, dashes: Any = ()) -> None:
+        """Draw a curve; a solid one has markers where there are few points."""
+        style: Any = {"marker": "o" if len(x) <= MAX_MARKERS else "", "markersize": 3.5}
+        if dashes:
+            style = {"dashes": dashes, "linewidth": 1.4}
+        self.ax.plot(x, array(values), color=colour, **style)
+        self.keys.append(Key(name, colour, "dash" if dashes else "line"))
+
+    def band(self, name: str, x: Any, low: Any, high: Any) -> None:
+        """Draw a grey area between two series; it lies below all curves."""
+        self.ax.fill_between(x, low, high, color=FAINT, alpha=0.25, linewidth=0)
+        self.keys.append(Key(name, FAINT, "area"))
+
+    def accuracy(self, name: str, x: Any, values: np.ndarray, count: np.ndarray) -> None:
+        """Draw accuracies with the 95 % interval of binomial ones."""
+        self.line(name, x, values, PALETTE[0])
+        half = Z95 * np.sqrt(values * (1 - values) / count)
+        self.band("95% interval", x, values - half, np.minimum(values + half, 1))
+
+    def border(self, x: float) -> None:
+        """Draw a dotted vertical line, such as at the cutoff."""
+        self.ax.axvline(x, color=FAINT, linewidth=1, linestyle=":")
 
 
 @contextlib.contextmanager
 def new_figure(
-    name: str,
-    title: str,
-    caption: str,
-    keys: Sequence[Key] = (),
-    *,
-    width: float = 360,
-    height: float = 220,
+    name: str, title: str, caption: str, *, width: float = 360, height: float = 220
 ) -> Iterator[Figure]:
     """A figure with axes to draw on; it is rendered when the block ends."""
     with svg.axes(width, height) as ax:
         file_name = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-        figure = Figure(name=file_name, caption=caption, keys=keys, ax=ax)
+        figure = Figure(name=file_name, caption=caption, ax=ax)
         yield figure
-        figure.file, figure.svg = svg.render(figure.ax, title, keys)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A line over time or distance, and its legend entry."""
-
-    name: str
-    values: Any
-    colour: str
-    dashes: Any = ()
-
-    @property
-    def key(self) -> Key:
-        return Key(self.name, self.colour, "dash" if self.dashes else "line")
-
-    def draw(self, ax: Axes, x: Any) -> None:
-        """A solid curve has markers where there are few points."""
-        if self.dashes:
-            ax.plot(x, array(self.values), color=self.colour, dashes=self.dashes, linewidth=1.4)
-            return
-        marker = "o" if len(x) <= MAX_MARKERS else ""
-        ax.plot(x, array(self.values), color=self.colour, marker=marker, markersize=3.5)
-
-
-@dataclass(frozen=True)
-class Band:
-    """A grey area between two series, and its legend entry."""
-
-    name: str
-    low: Any
-    high: Any
-
-    def draw(self, ax: Axes, x: Any) -> None:
-        ax.fill_between(x, self.low, self.high, color=FAINT, alpha=0.25, linewidth=0)
-
-
-def line_chart(
-    name: str,
-    title: str,
-    caption: str,
-    x: Any,
-    curves: Sequence[Curve],
-    *,
-    ylabel: str,
-    xlabel: str = "period",
-    called: Called | None = None,
-    band: Band | None = None,
-    vertical: float | None = None,
-    is_share: bool = False,
-) -> Figure:
-    """Curves over time or distance; `vertical` is where a dotted line stands."""
-    keys = [curve.key for curve in curves]
-    if band is not None:
-        keys.append(Key(band.name, FAINT, "area"))
-    with new_figure(name, title, caption, keys) as figure:
-        ax = figure.ax
-        if band is not None:
-            band.draw(ax, x)
-        if vertical is not None:
-            ax.axvline(vertical, color=FAINT, linewidth=1, linestyle=":")
-        for curve in curves:
-            curve.draw(ax, x)
-        over_time(ax, ylabel, xlabel, called=called)
-        if is_share:
-            in_percent(ax)
-    return figure
+        figure.file, figure.svg = svg.render(figure.ax, title, figure.keys)
 
 
 @dataclass(frozen=True)
@@ -199,14 +150,14 @@ def forest(
         "Dot: mean difference over all folds. Bar: its 95% CI. Ticks: single folds. "
         "Members of the selected model are bold."
     )
-    keys = (
-        Key(f"better than {reference}", PALETTE[0]),
-        Key("no significant difference", FAINT),
-        Key("worse", PALETTE[1]),
-    )
     width = max(360, 230 + 5.2 * max(map(len, names)))  # with room for the names
     height = 50 + 19 * len(names)
-    with new_figure(name, title, caption, keys, width=width, height=height) as figure:
+    with new_figure(name, title, caption, width=width, height=height) as figure:
+        figure.keys = [
+            Key(f"better than {reference}", PALETTE[0]),
+            Key("no significant difference", FAINT),
+            Key("worse", PALETTE[1]),
+        ]
         ax = figure.ax
         ax.axvline(0, color=INK, linewidth=1)
         colours = np.select([low > 0, high < 0], PALETTE[:2], FAINT).tolist()
@@ -214,7 +165,9 @@ def forest(
         for y, (row, colour) in enumerate(zip(compared, colours, strict=True)):
             folds = 100 * array(list(row.by_fold.values()))
             ax.plot(folds, [y] * len(folds), "|", color=colour, markersize=8)
-            mark = "o" if left <= value[y] <= right else "<"
+            mark = "<"
+            if left <= value[y] <= right:
+                mark = "o"
             ax.plot(np.clip(value[y], left, right), y, mark, color=colour, markersize=6)
         ax.set(xlim=(left - margin, right + margin), ylim=(len(names) - 0.4, -0.6))
         ax.set_yticks(range(len(names)), names)
@@ -230,10 +183,10 @@ def forest(
 
 def periods(graph: GraphSummary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
-    keys = Key("nodes", FAINT, "area"), Key("labelled", PALETTE[0], "area")
     caption = "Nodes per period. The dotted line is the cutoff: later labels are not used."
     title = "Nodes and known labels by period"
-    with new_figure("periods", title, caption, keys) as figure:
+    with new_figure("periods", title, caption) as figure:
+        figure.keys = [Key("nodes", FAINT, "area"), Key("labelled", PALETTE[0], "area")]
         ax = figure.ax
         _columns(ax, graph.names, [(array(graph.nodes_per_time), FAINT, 0.35)])
         _columns(ax, graph.names, [(array(graph.labelled_per_time), PALETTE[0], 0.85)])
@@ -254,13 +207,14 @@ def _columns(
         top = bottom + height
         ax.stairs(top, baseline=bottom, fill=True, color=colour, alpha=alpha, linewidth=0)
         bottom = top
+    # Long names, such as dates, need the room of two ticks.
     num_ticks = MAX_TICKS if max(map(len, names)) <= 5 else MAX_TICKS // 2
     ticks = np.arange(0, len(names), math.ceil(len(names) / num_ticks))
     ax.set_xticks(ticks + 0.5, [svg.short(names[int(tick)]) for tick in ticks])
     ax.set(xlim=(0, len(names)), xlabel="period")
 
 
-def label_mix(check: LabelMix, labels: Labels, called: Called) -> list[Figure]:
+def label_mix(check: LabelMix, labels: Labels, called: Called) -> Figure:
     """Class proportions by period."""
     mix = array(check.mix)[-MAX_PERIODS:]  # [periods, classes]
     layers = [(mix[:, label], colour, 0.85) for label, colour in labels.coloured]
@@ -273,19 +227,20 @@ def label_mix(check: LabelMix, labels: Labels, called: Called) -> list[Figure]:
     names = [called(time) for time in check.times[-MAX_PERIODS:]]
     title = "Class proportions by period"
     caption = "Class proportions of every labelled period."
-    with new_figure("label-mix", title, caption, keys) as figure:
+    with new_figure("label-mix", title, caption) as figure:
+        figure.keys = keys
         ax = figure.ax
         _columns(ax, names, layers)
         in_percent(ax)
         ax.set(ylim=(0, 1), ylabel="share of labels")
         ax.grid(visible=False)
-    return [figure]
+    return figure
 
 
-def feature_drift(check: FeatureDrift, cutoff: int, called: Called) -> list[Figure]:
+def feature_drift(check: FeatureDrift, cutoff: int, called: Called) -> Figure | None:
     """Drift of classes by period, and of all nodes into the target periods."""
     if not check.times:
-        return []
+        return None
     drift = dict(zip(check.times, check.drift, strict=True))
     rows = [
         (time, drift.get(time), of_all)
@@ -293,71 +248,48 @@ def feature_drift(check: FeatureDrift, cutoff: int, called: Called) -> list[Figu
         if time >= check.times[0]
     ]
     times, of_classes, of_all = zip(*rows, strict=True)
-    chart = line_chart(
-        "feature-drift",
-        "Drift of the features by period",
-        "Drift in units of the distance between classes. The dotted line is the cutoff.",
-        list(times),
-        [
-            Curve("classes, from their past", of_classes, PALETTE[0]),
-            Curve("all nodes, from the labelled ones", of_all, PALETTE[1], DASHES[1]),
-        ],
-        ylabel="drift / class distance",
-        called=called,
-        vertical=cutoff,
-    )
-    return [chart]
+    title = "Drift of the features by period"
+    caption = "Drift in units of the distance between classes. The dotted line is the cutoff."
+    with new_figure("feature-drift", title, caption) as figure:
+        figure.border(cutoff)
+        figure.line("classes, from their past", times, of_classes, PALETTE[0])
+        figure.line("all nodes, from the labelled ones", times, of_all, PALETTE[1], DASHES[1])
+        over_time(figure.ax, "drift / class distance", called=called)
+    return figure
 
 
-def separability(check: Separability) -> list[Figure]:
+def separability(check: Separability) -> Figure | None:
     """Connections to the past against those to the future."""
     if not check.g:
-        return []
+        return None
     offsets, (same, different) = by_offset(
         array(check.steps), array(check.same_label), array(check.different_label)
     )
-    sides = line_chart(
-        "connections",
-        "Connections to the past and to the future",
-        "Edges by the neighbour's distance in time, averaged over pairs of periods.",
-        offsets,
-        [
-            Curve("same class", same, PALETTE[0]),
-            Curve("different classes", different, PALETTE[1], DASHES[1]),
-        ],
-        ylabel="relative to the maximum",
-        xlabel="past  ←  neighbour's time − own  →  future",
-        vertical=0,
-    )
-    return [sides]
+    title = "Connections to the past and to the future"
+    caption = "Edges by the neighbour's distance in time, averaged over pairs of periods."
+    with new_figure("connections", title, caption) as figure:
+        figure.border(0)
+        figure.line("same class", offsets, same, PALETTE[0])
+        figure.line("different classes", offsets, different, PALETTE[1], DASHES[1])
+        xlabel = "past  ←  neighbour's time − own  →  future"
+        over_time(figure.ax, "relative to the maximum", xlabel)
+    return figure
 
 
-def decay(check: Decay, connections: Separability) -> list[Figure]:
+def decay(check: Decay, connections: Separability) -> Figure | None:
     """The common decay, and the decay of every group of neighbours."""
     if not check.h:
-        return []
+        return None
     curves = {"common decay": check.h, **connections.g}
-    scaled = {
-        name: list(array(values) / sum(values))
-        for name, values in curves.items()
-        if sum(values) > 0
-    }
+    curves = {name: values for name, values in curves.items() if sum(values) > 0}
+    title = "Connections by distance in time"
     caption = "Decay of the connections with the distance in time. Every curve sums to 1."
-    chart = line_chart(
-        "decay",
-        "Connections by distance in time",
-        caption,
-        check.distances,
-        [
-            Curve(name, values, colour, dashes)
-            for (name, values), colour, dashes in zip(
-                scaled.items(), (INK, *PALETTE), DASHES, strict=False
-            )
-        ],
-        ylabel="share",
-        xlabel="distance in time",
-    )
-    return [chart]
+    with new_figure("decay", title, caption) as figure:
+        for name, colour, dashes in zip(curves, (INK, *PALETTE), DASHES, strict=False):
+            shares = array(curves[name]) / sum(curves[name])
+            figure.line(name, check.distances, shares, colour, dashes)
+        over_time(figure.ax, "share", "distance in time")
+    return figure
 
 
 def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -377,7 +309,8 @@ SHIFT_KEYS = (
 
 def shift(measured: MessageShift, called: Called) -> list[Figure]:
     """A panel per correction: shift by period before and after it, and the sampling noise."""
-    times, plain = measured.times, measured.methods["plain"]
+    times = measured.times
+    plain = measured.methods["plain"]
     series = [measured.noise, *(method.sliced for method in measured.methods.values())]
     top = 1.08 * max(map(max, series))
     marker: Any = {"marker": "o" if len(times) == 1 else "", "markersize": 4}
@@ -392,10 +325,11 @@ def shift(measured: MessageShift, called: Called) -> list[Figure]:
             caption += f" ({'−' if change < 0 else '+'}{percent(abs(change), 0)})"
         with new_figure(f"shift-{name}", title, caption, width=172, height=140) as figure:
             ax = figure.ax
-            Band("sampling noise", 0, measured.noise).draw(ax, times)
+            figure.band("sampling noise", times, 0, measured.noise)
             ax.plot(times, plain.sliced, color=INK, linewidth=1.2, dashes=DASHES[1], **marker)
             ax.plot(times, corrected.sliced, color=PALETTE[0], linewidth=1.8, **marker)
             over_time(ax, across=4, up=4, top=top, called=called, xlabel="")
+            figure.keys = []  # one legend, `SHIFT_KEYS`, serves all panels
         panels.append(figure)
     return panels
 
@@ -423,9 +357,12 @@ def reliability(
         "Accuracy by calibrated probability. A larger dot stands for more predictions. "
         "Below the dashed line the model is overconfident."
     )
-    keys = Key("predictions", PALETTE[0], "dot"), Key("perfect calibration", FAINT, "dash")
     title = "Accuracy of the predictions by their probability"
-    with new_figure(name, title, caption, keys) as figure:
+    with new_figure(name, title, caption) as figure:
+        figure.keys = [
+            Key("predictions", PALETTE[0], "dot"),
+            Key("perfect calibration", FAINT, "dash"),
+        ]
         ax = figure.ax
         ax.plot([0, 1], [0, 1], color=FAINT, dashes=DASHES[1], linewidth=1.2)
         ax.plot(confidence, accuracy, color=PALETTE[0], linewidth=1)
@@ -503,39 +440,33 @@ def by_period(
         np.average(array(scores[time]), 0, weights=[row[0] for row in scores[time]])
         for time in times
     ]
+    # NaN in one fold makes the mean of a period NaN: matplotlib leaves a gap there.
     count, accuracy, plain = np.array(means).T
-    curves = [Curve("selected model", accuracy, PALETTE[0])]
-    if not np.isnan(plain).all():
-        curves.append(Curve("baseline", plain, INK, DASHES[1]))
-    band = _accuracy_band(accuracy, count)
-    keys = [*(curve.key for curve in curves), Key(band.name, FAINT, "area")]
     forecast = summary.prediction_summary.accuracy
     caption = "Accuracy by period. Predictions before the cutoff (dotted line) are out of fold."
-    if forecast is not None:
-        keys.append(Key("expected, 90% interval", PALETTE[1]))
     title = "Accuracy by period"
-    with new_figure(name, title, caption, keys, width=380, height=224) as figure:
+    with new_figure(name, title, caption, width=380, height=224) as figure:
         ax = figure.ax
-        band.draw(ax, times)
-        for curve in curves:
-            curve.draw(ax, times)
+        figure.accuracy("selected model", times, accuracy, count)
+        if not np.isnan(plain).all():
+            figure.line("baseline", times, plain, INK, DASHES[1])
         if forecast is not None:
             targets = [time for time in summary.graph.times if time >= summary.cutoff]
             span = [targets[0] - 0.4, targets[-1] + 0.4]
-            ax.axvline(summary.cutoff - 0.5, color=FAINT, linewidth=1, linestyle=":")
+            figure.border(summary.cutoff - 0.5)
             ax.fill_between(
-                span, forecast.low, forecast.high, color=PALETTE[1], alpha=0.25, linewidth=0
+                span,
+                forecast.low,
+                forecast.high,
+                color=PALETTE[1],
+                alpha=0.25,
+                linewidth=0,
             )
             ax.plot(span, [forecast.value] * 2, color=PALETTE[1])
+            figure.keys.append(Key("expected, 90% interval", PALETTE[1]))
         over_time(ax, "accuracy", called=summary.graph.name, top=1)
         in_percent(ax)
     return figure
-
-
-def _accuracy_band(accuracy: np.ndarray, count: np.ndarray) -> Band:
-    """The 95 % interval of binomial accuracies."""
-    half = Z95 * np.sqrt(accuracy * (1 - accuracy) / count)
-    return Band("95% interval", accuracy - half, np.minimum(accuracy + half, 1))
 
 
 @dataclass(frozen=True)
@@ -550,7 +481,9 @@ class _Panel:
 
 def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
     """Changes over time in one figure: class proportions, features, connections."""
-    mix, drift, connections = diagnosis.label_mix, diagnosis.feature_drift, diagnosis.separability
+    mix = diagnosis.label_mix
+    drift = diagnosis.feature_drift
+    connections = diagnosis.separability
     candidates = [
         _Panel("change of class\nproportions", mix.times[1:], mix.to_past, is_share=True),
         _Panel("feature drift\n/ class distance", drift.all_times, drift.all_drift, is_share=False),
@@ -571,18 +504,19 @@ def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
         canvas = figure.ax.figure
         figure.ax.remove()
         all_axes = np.atleast_1d(canvas.subplots(len(panels), 1))
-        figure.ax = all_axes[0]
         for ax, panel, colour in zip(all_axes, panels, PALETTE, strict=False):
+            figure.ax = ax
             if panel.values is mix.to_past:
-                Band("sampling noise", 0, mix.noise).draw(ax, panel.times)
-            Curve(panel.name, panel.values, colour).draw(ax, panel.times)
-            ax.axvline(diagnosis.cutoff, color=FAINT, linewidth=1, linestyle=":")
+                figure.band("sampling noise", panel.times, 0, mix.noise)
+            figure.line(panel.name, panel.times, panel.values, colour)
+            figure.border(diagnosis.cutoff)
             ax.set_xlim(first - 0.5, last + 0.5)
             is_last = ax is all_axes[-1]
             over_time(ax, panel.name, "period" if is_last else "", up=3, called=called)
             ax.tick_params(labelbottom=is_last)
             if panel.is_share:
                 in_percent(ax)
+        figure.keys = []  # the labels of the axes say what is what
     return figure
 
 
@@ -592,17 +526,11 @@ def by_horizon(scores: Sequence[HorizonScore], caption: str = "") -> Figure | No
         return None
     rows = [(score.horizon, score.accuracy, score.count) for score in scores]
     horizon, accuracy, count = array(rows).T
-    return line_chart(
-        "by-horizon",
-        "Accuracy by forecast horizon",
-        caption,
-        horizon,
-        [Curve("accuracy", accuracy, PALETTE[0])],
-        ylabel="accuracy",
-        xlabel="periods since the last label",
-        band=_accuracy_band(accuracy, count),
-        is_share=True,
-    )
+    with new_figure("by-horizon", "Accuracy by forecast horizon", caption) as figure:
+        figure.accuracy("accuracy", horizon, accuracy, count)
+        over_time(figure.ax, "accuracy", "periods since the last label")
+        in_percent(figure.ax)
+    return figure
 
 
 def histogram(counts: Sequence[int]) -> Figure:

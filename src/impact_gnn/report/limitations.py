@@ -73,7 +73,9 @@ def backtest(summary: RunSummary) -> Iterator[str]:
         yield "The selection is based on a single fold, so the variation across folds is unknown."
     failed = [row.candidate for row in tested.rows if row.status is Status.FAILED]
     if failed:
-        verb = "was" if len(failed) == 1 else "were"
+        verb = "were"
+        if len(failed) == 1:
+            verb = "was"
         yield f"{listed(failed)} could not be fitted and {verb} excluded."
     new_classes = [
         f"{percent(check.unknown / check.count)} of {name}"
@@ -95,7 +97,9 @@ def backtest(summary: RunSummary) -> Iterator[str]:
         for check in tested.fold_checks
     ]
     if summary.choice != BASELINE_ONLY and not all(is_better):
-        where = "folds" if len(tested.folds) > 1 else "halves of the fold"
+        where = "halves of the fold"
+        if len(tested.folds) > 1:
+            where = "folds"
         yield (
             f"The selected model {improved(summary.metric)} than the baseline in only "
             f"{sum(is_better)} of {len(is_better)} {where}."
@@ -104,7 +108,8 @@ def backtest(summary: RunSummary) -> Iterator[str]:
 
 def accuracy(summary: RunSummary) -> Iterator[str]:
     """Miscalibrated probabilities, sets with another coverage, a wide forecast."""
-    forecast, coverage = summary.prediction_summary.accuracy, summary.prediction_summary.coverage
+    forecast = summary.prediction_summary.accuracy
+    coverage = summary.prediction_summary.coverage
     error = summary.backtest.mean_check("error")
     if error is not None and error > MISCALIBRATED:
         yield (
@@ -125,7 +130,8 @@ def accuracy(summary: RunSummary) -> Iterator[str]:
 
 def horizon(summary: RunSummary) -> Iterator[str]:
     """Targets beyond the horizon of the back-test or after a gap, periods with few labels."""
-    times, labelled = np.array(summary.graph.times), np.array(summary.graph.labelled_per_time)
+    times = np.array(summary.graph.times)
+    labelled = np.array(summary.graph.labelled_per_time)
     called = summary.graph.name
     ahead = times[times >= summary.cutoff]
     tested = summary.backtest.ahead
@@ -138,7 +144,9 @@ def horizon(summary: RunSummary) -> Iterator[str]:
     known = np.flatnonzero((times < summary.cutoff) & (labelled > 0))
     gap = int((times < summary.cutoff).sum() - known[-1] - 1)
     if gap > 0:
-        verb = "has" if gap == 1 else "have"
+        verb = "have"
+        if gap == 1:
+            verb = "has"
         yield (
             f"The last {counted(gap, 'period')} before the cutoff {verb} no labels, "
             "so the forecast horizon is longer than in the back-test."
@@ -159,7 +167,8 @@ def assumptions(summary: RunSummary) -> Iterator[str]:
             "both of its nodes do. If edges form later (follows, transactions), the back-test is "
             "too optimistic; a time for every edge fixes this."
         )
-    diagnosis, used = summary.diagnosis, summary.choice.parts
+    diagnosis = summary.diagnosis
+    used = summary.choice.parts
     not_constant = (AssumptionStatus.UNCERTAIN, AssumptionStatus.VIOLATED)
     if diagnosis.label_mix.status in not_constant:
         sentence = "Class proportions change over time; those of the predictions may lag behind."
@@ -191,8 +200,10 @@ def assumptions(summary: RunSummary) -> Iterator[str]:
 
 def targets(summary: RunSummary) -> Iterator[str]:
     """Targets that differ from labelled nodes: features, neighbours, predicted proportions."""
-    drift, shift = summary.diagnosis.feature_drift, summary.diagnosis.shift
-    times, distance = array(drift.all_times), np.nan_to_num(array(drift.all_drift))
+    drift = summary.diagnosis.feature_drift
+    shift = summary.diagnosis.shift
+    times = array(drift.all_times)
+    distance = np.nan_to_num(array(drift.all_drift))
     if drift.times:
         is_past = (times < summary.cutoff) & (times >= drift.times[0])
         before = distance[is_past].max()

@@ -106,7 +106,8 @@ def _find_figures(parts: Any) -> Iterator[figures.Figure]:
 
 def content(summary: RunSummary, evaluation: Evaluation | None = None) -> dict[str, Any]:
     """Everything that the template needs: figures, rows of tables, sentences."""
-    tested, diagnosis = summary.backtest, summary.diagnosis
+    tested = summary.backtest
+    diagnosis = summary.diagnosis
     labels = figures.Labels.of(summary)
     called = summary.graph.name
     visible = tested.full

@@ -99,7 +99,8 @@ def by_horizon(summary: RunSummary) -> str:
 
 def describe_evaluation(summary: RunSummary, evaluation: Evaluation) -> list[str]:
     """Accuracy of the predictions, the forecast, the sets and the selection, as sentences."""
-    result, metric = summary.prediction_summary, summary.metric
+    result = summary.prediction_summary
+    metric = summary.metric
     accuracy = evaluation.accuracy
     forecast = result.accuracy
     sentences = [
@@ -193,7 +194,8 @@ def by_threshold(summary: RunSummary) -> list[tuple[float, float, float | None, 
 
     The accuracy is that of the newest fold, then that of all folds.
     """
-    counts, checks = summary.prediction_summary.histogram, summary.backtest.fold_checks
+    counts = summary.prediction_summary.histogram
+    checks = summary.backtest.fold_checks
     newest = [check for check in checks if check.window == checks[-1].window]
     rows = []
     for k in range(len(counts)):

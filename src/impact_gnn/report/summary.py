@@ -6,7 +6,7 @@ import html
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
@@ -22,30 +22,27 @@ from impact_gnn.report.export import frame, read_frame
 from impact_gnn.report.numbers import period_named
 from impact_gnn.statistics import Estimate
 
-if TYPE_CHECKING:
-    pass
-
-SCHEMA = 8  # version of the format of `summary.json`
+SCHEMA = 9  # version of the format of `summary.json`
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """Options of a run; see `run`."""
 
     cutoff: int
     model: str
-    candidates: tuple[Candidate, ...] | None
-    effort: str
+    candidates: tuple[Candidate, ...] | None = None
+    effort: str = "normal"
     folds: int
     seeds: int
-    budget: float | None
-    metric: str
-    class_weight: str | None
-    hops: int
-    undirected: bool
-    embed: str
-    seed: int
-    table: str
+    budget: float | None = None
+    metric: str = "accuracy"
+    class_weight: str | None = None
+    hops: int = 2
+    undirected: bool = True
+    embed: str = "none"
+    seed: int = 0
+    table: str = "csv"
 
     def pipeline(self, model: Model) -> Pipeline:
         """A new pipeline with these options; `model` is the named one, or the user's network."""

@@ -23,7 +23,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from impact_gnn._files import digest
 
-INK, FAINT, LINE = "#1b1e23", "#8a929e", "#dfe3e8"
+INK = "#1b1e23"
+FAINT = "#8a929e"
+LINE = "#dfe3e8"
 PAPER, HEAT = "#ffffff", "#00457a"  # background of the page, and the dark end of a colour scale
 # Colours that tell things apart, also for people who are colour-blind.
 PALETTE = ("#0072b2", "#d55e00", "#00916a", "#c2649b", "#c98a00", "#45a5de")
@@ -89,7 +91,8 @@ def axes(width: float, height: float) -> Iterator[Axes]:
 
 def _svg_file(ax: Axes) -> str:
     """The figure of these axes as an SVG file."""
-    out, figure = io.StringIO(), ax.figure
+    out = io.StringIO()
+    figure = ax.figure
     assert isinstance(figure, Figure)  # not a part of another
     with mpl.rc_context(STYLE):
         # `savefig` draws everything twice
@@ -127,6 +130,7 @@ def _for_page(text: str, title: str) -> Markup:
     text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, flags=re.S)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.S)
     text = re.sub(r"\s*\n\s*", " ", text)
+    # Figures may use the same ids for their clip paths; a page may hold an id only once.
     unique = digest(text)[:8]
     # text between tags stays
     text = re.sub(r"<[^>]*>", lambda tag: _clean_tag(tag[0], unique), text)

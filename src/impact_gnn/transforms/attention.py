@@ -112,11 +112,13 @@ def _converted(module: Module, done: dict[Module, Module]) -> Module:
 
 
 def _twin(conv: Module) -> Module:
+    # The options with which the layer was built; PyG keeps each as an attribute.
     names = {*inspect.signature(type(conv)).parameters, "aggr", "flow"} - {"bias", "kwargs"}
     options = {name: getattr(conv, name) for name in names}
     twin = TWINS[type(conv)](**options, bias=conv.bias is not None)
     for name, child in conv.named_children():
         twin.add_module(name, child)
+    # The same parameters, not copies, so that an optimizer goes on with them.
     for name, parameter in conv.named_parameters(recurse=False):
         twin.register_parameter(name, parameter)
     return twin.train(conv.training)

@@ -143,6 +143,7 @@ def _layers(
                 # Names of to_hetero and of HeteroConv.
                 unweighted += ["__".join(relation), "___".join(relation)]
     for name, module in model.named_modules():
+        # A wrapper such as HeteroConv contains the layers that do the work; those are examined.
         passing = [child for child in module.modules() if isinstance(child, MessagePassing)]
         is_innermost = passing == [module]
         if is_innermost and not any(part.strip("<>") in unweighted for part in name.split(".")):
@@ -181,6 +182,7 @@ class _ExaminedLayer:
         """Check by signature and options whether the layer receives the weights."""
         carrier = CARRIER.get(self.deliver)
         kinds = {parameter.kind for parameter in self.parameters.values()}
+        # A signature with *args or **kwargs says nothing; only a run can tell.
         takes_anything = kinds & {
             inspect.Parameter.VAR_POSITIONAL,
             inspect.Parameter.VAR_KEYWORD,
@@ -206,6 +208,7 @@ class _ExaminedLayer:
         carrier = CARRIER.get(self.deliver, "edge_index")
         if calls and not responses:
             change = "they change"
+            # What helps depends on how weights are delivered.
             remedy = self.remedy
             if self.deliver in CHANGED:
                 change = f"edges of data are {CHANGED[self.deliver]}"
@@ -258,6 +261,7 @@ def _rows_sum_to_one(data: Data | HeteroData) -> bool:
     for store in edge_stores(data).values():
         weight = store.get("edge_weight")
         if weight is not None and len(weight):
+            # Sums of the weights into every node; 1 everywhere means that they were normalised.
             target = store.edge_index[1].long()
             total = torch.zeros(int(target.max()) + 1, dtype=weight.dtype, device=weight.device)
             total.index_add_(0, target, weight.detach().view(-1))
@@ -279,6 +283,7 @@ def _responses(
     only if the weights reach the layer directly, not through the features of an earlier layer.
     """
     with _evaluation_mode(model, layers):
+        # Once as it is, once with other weights and the first outputs in place of the new ones.
         first = _record(layers, call, copy.copy(data), {})
         second = _record(layers, call, _with_other_weights(data, deliver), first)
     counts = {}
@@ -299,6 +304,7 @@ def _record(
 
     def record(name: str, module: Module, args: Any, output: Any) -> Any:
         outputs[name].append(output)
+        # A hook that returns None leaves the output as it is.
         earlier = replay.get(name, [])
         number = len(outputs[name])
         return earlier[number - 1] if number <= len(earlier) else None

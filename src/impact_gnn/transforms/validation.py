@@ -51,6 +51,7 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
         if store.get(time) is not None
     }
     if not values:
+        # A likely name for the remedy, such as the node_year of OGB.
         keys = [key for key in chain(*stores.values()) if re.search("time|year", key.lower())]
         remedy = (
             f"store one whole number per node as data.{time} "
@@ -61,7 +62,9 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
         raise InputError(f"no nodes have {time!r}; {remedy}.")
     for kind, own in values.items():
         if "x" not in stores[kind] and "num_nodes" not in stores[kind]:
+            # PyG would otherwise guess the number from the edges, and lose nodes with them.
             stores[kind]["num_nodes"] = len(own)
+    # One time line for all types: t_max is the last time of any of them.
     times, period = periods(np.concatenate(list(values.values())))
     if len(times) > MAX_TIMES:
         raise InputError(
@@ -73,6 +76,7 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
     usable = []
     untouched = []
     for relation, store in edge_stores(data).items():
+        # A relation with an end without a time has no time difference to weight by.
         missing = [kind for kind in (relation[0], relation[2]) if kind not in values]
         if missing:
             names = " and ".join(dict.fromkeys(missing))
@@ -129,6 +133,7 @@ def node_times(kind: str, store: Store, time: str) -> np.ndarray:
         )
     name = f"{time!r} of {kind!r}"
     values = checks.whole_numbers(name, value)
+    # The number of nodes, where something else than the time says it.
     size = len(values)
     if "x" in store:
         size = len(store["x"])

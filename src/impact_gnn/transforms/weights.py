@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 import numpy as np
-from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
@@ -63,7 +62,10 @@ class TimeWeights(BaseTransform):
     def forward(self, data: Graph) -> Graph:
         """Write the weights into `data` itself; calling the transform does so on a copy."""
         for flow in flows(type(self).__name__, data, self.time):
-            deliver(flow, self._omega(flow), self.deliver, normalize=self.normalize)
+            omega = weighting.edge_weight(
+                self._table(flow), flow.edge_index, flow.source_period, flow.target_period
+            )
+            deliver(flow, omega, self.deliver, normalize=self.normalize)
         return data
 
     __repr__ = constructor_call
@@ -71,11 +73,6 @@ class TimeWeights(BaseTransform):
     @abstractmethod
     def _table(self, flow: Flow) -> np.ndarray:
         """Compute Ω[t_target, t_source] for one relation."""
-
-    def _omega(self, flow: Flow) -> Tensor:
-        return weighting.edge_weight(
-            self._table(flow), flow.edge_index, flow.source_period, flow.target_period
-        )
 
 
 @functional_transform("mmp")
