@@ -108,14 +108,13 @@ def fit_and_predict(shared: SharedGraph, task: FitTask) -> FitResult:
     try:
         with _one_fit:
             pipeline, inputs = task.fit(shared)
-            probabilities = pipeline.predict_proba(shared.graph, inputs=inputs)
-            unsmoothed = probabilities
-            if "smooth" in Method.of(pipeline.method):
-                unsmoothed = pipeline.predict_proba(shared.graph, inputs=inputs, smooth=False)
+            cutoff = pipeline.require_fitted().cutoff
+            targets = np.flatnonzero(shared.graph.time >= cutoff)
+            smoothed, unsmoothed = pipeline.predict_variants(inputs, cutoff, targets)
     except InputError as error:
         return FitResult(None, None, None, clock.monotonic() - start, error=str(error))
     return FitResult(
-        probabilities=probabilities,
+        probabilities=unsmoothed if smoothed is None else smoothed,
         unsmoothed=unsmoothed,
         settings=pipeline.require_fitted().settings,
         seconds=clock.monotonic() - start,

@@ -416,7 +416,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self, stage: Stage, data: _FitData, cutoff: int, valid: RowIndex
     ) -> Smoothing:
         """Return the smoothing with the best log-loss, or score, on the validation rows."""
-        candidates = self._smoothed(stage, data.inputs, cutoff, CHOICES, valid)
+        base = self._smoothing_base(stage, data.inputs, cutoff, CHOICES)
+        candidates = self._smoothed(base, data.inputs, cutoff, CHOICES, valid)
         truth = data.label[valid]
         if data.scoring.rule.by_log_loss:
             row = np.arange(len(valid))
@@ -472,24 +473,40 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self, inputs: Inputs, cutoff: int, nodes: NodeIndex, *, smooth: bool = True
     ) -> np.ndarray:
         """Return probabilities of some targets, by their positions in the graph of the inputs."""
+        smoothed, unsmoothed = self.predict_variants(inputs, cutoff, nodes, smooth=smooth)
+        return unsmoothed if smoothed is None else smoothed
+
+    @one_thread
+    def predict_variants(
+        self, inputs: Inputs, cutoff: int, nodes: NodeIndex, *, smooth: bool = True
+    ) -> tuple[np.ndarray | None, np.ndarray]:
+        """Return probabilities of some targets with smoothing, or None, and without it.
+
+        The head predicts once for both.
+        """
         fitted = self.require_fitted()
         stage = replace(fitted.stages[-1], task=self.task(inputs, cutoff))
         predicted = nodes
         if self._adjustments:  # by the predictions of all targets
             predicted = np.flatnonzero(inputs.graph.time >= cutoff)
         rows = self._rows_of(predicted, inputs)
-        smoothing = fitted.smoothing if smooth else None
-        unsmoothed = np.empty(0)
-        if self._adjustments or smoothing is None:
+        smoothed = None
+        if smooth and fitted.smoothing is not None:
+            choices = [fitted.smoothing]
+            base = self._smoothing_base(stage, inputs, cutoff, choices)
+            unsmoothed = base[self.nodes_of(inputs)[rows]]
+            smoothed = self._smoothed(base, inputs, cutoff, choices, rows)[0]
+        else:
             unsmoothed = stage.predict_proba(rows)
-        probabilities = unsmoothed
-        if smoothing is not None:
-            probabilities = self._smoothed(stage, inputs, cutoff, [smoothing], rows)[0]
-        for adjust in self._adjustments:
-            probabilities = adjust(probabilities, unsmoothed, fitted.evidence)
-        if predicted is not nodes:
-            probabilities = probabilities[predicted.searchsorted(nodes)]
-        return probabilities
+
+        def adjusted(probabilities: np.ndarray) -> np.ndarray:
+            for adjust in self._adjustments:
+                probabilities = adjust(probabilities, unsmoothed, fitted.evidence)
+            if predicted is not nodes:
+                probabilities = probabilities[predicted.searchsorted(nodes)]
+            return probabilities
+
+        return None if smoothed is None else adjusted(smoothed), adjusted(unsmoothed)
 
     def _rows_of(self, nodes: NodeIndex, inputs: Inputs) -> RowIndex:
         """Return the rows of some nodes in the task."""
@@ -874,23 +891,35 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         x = scale.apply(_features_of(inputs))
         return GraphTask(x, propagation, label, graph.num_labels, reuse=1)
 
+    def _smoothing_base(
+        self, stage: Stage, inputs: Inputs, cutoff: int, choices: Sequence[Smoothing]
+    ) -> np.ndarray:
+        """Return the probabilities that smoothing starts from, zeros for nodes without any [N, Y].
+
+        Without a correction, labelled nodes spread their labels and need no prediction.
+        """
+        nodes = self.nodes_of(inputs)
+        base = np.zeros((inputs.graph.num_nodes, stage.head.shape.num_labels), np.float32)
+        rows = np.arange(len(nodes))
+        if all(choice.smooth and not choice.correct for choice in choices):
+            rows = np.flatnonzero(inputs.graph.masked(cutoff).label[nodes] < 0)
+        base[nodes[rows]] = stage.predict_proba(rows)
+        return base
+
     def _smoothed(
         self,
-        stage: Stage,
+        base: np.ndarray,
         inputs: Inputs,
         cutoff: int,
         choices: Sequence[Smoothing],
         rows: RowIndex,
     ) -> list[np.ndarray]:
         """Return probabilities of some rows after every smoothing, with labels before `cutoff`."""
-        nodes = self.nodes_of(inputs)
         graph = inputs.graph.masked(cutoff)
         paths = smoothing_paths(graph, self._method.edge_weighting, inputs.engine)
-        # [N, num_labels]: zeros for nodes that are not among the rows
-        base = np.zeros((graph.num_nodes, stage.head.shape.num_labels), np.float32)
-        base[nodes] = stage.predict_proba(np.arange(len(nodes)))
+        nodes = self.nodes_of(inputs)[rows]
         smoothed = correct_and_smooth(base, graph.label, paths, choices, inputs.engine)
-        return [probabilities[nodes[rows]] for probabilities in smoothed]
+        return [probabilities[nodes] for probabilities in smoothed]
 
 
 def _product(factor: np.ndarray, weight: np.ndarray | None) -> np.ndarray:

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import torch
-import torch_geometric
 
 from impact_gnn import _files, checks
 from impact_gnn._codec import encode
@@ -451,7 +451,7 @@ def _versions() -> dict[str, str]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "torch": torch.__version__,
-        "torch_geometric": torch_geometric.__version__,
+        "torch_geometric": version("torch_geometric"),
     }
 
 

@@ -13,7 +13,6 @@ from impact_gnn.checks import InputError
 from impact_gnn.nn.align_layers import Align, Message
 from impact_gnn.nn.blocks import dropout
 from impact_gnn.nn.sparse import Propagation
-from impact_gnn.transforms.attention import TimeGATConv
 
 
 class _Layered(nn.Module):
@@ -160,6 +159,9 @@ class GATLayer(nn.Module):
                 f"{out_channels} columns cannot be divided among {heads} heads; "
                 f"choose a multiple of {heads}."
             )
+        # Imported here: PyG takes seconds, and no other layer needs it.
+        from impact_gnn.transforms.attention import TimeGATConv
+
         self.conv = TimeGATConv(
             in_channels,
             out_channels // heads if concat else out_channels,

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import Linear
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
@@ -23,7 +22,6 @@ from impact_gnn.metrics import Scoring
 from impact_gnn.nn.loss import OPTIMIZERS, CrossEntropy, Loss, Step, Term
 from impact_gnn.nn.tasks import HopTask, Split, Task
 
-LINEAR = (nn.Linear, Linear)
 DEVICES = ("auto", "cpu", "cuda", "mps")
 CHOOSERS = ("score", "loss")
 EVALUATION_ROWS = 65536  # rows per batch where nothing is learned
@@ -361,6 +359,13 @@ class Run:
         return score, score
 
 
+def _is_linear(module: nn.Module) -> bool:
+    """Tell whether a layer is torch's or PyG's `Linear`; importing PyG for it takes seconds."""
+    return isinstance(module, nn.Linear) or (
+        type(module).__name__ == "Linear" and type(module).__module__.startswith("torch_geometric.")
+    )
+
+
 class LayerInputs:
     """Records the inputs of a model's last linear layer, while it is `active`."""
 
@@ -369,7 +374,7 @@ class LayerInputs:
         self.hook: Any = None
         if active:
             classifier = dict(model.named_children()).get("classify", model)
-            layers = [part for part in classifier.modules() if isinstance(part, LINEAR)]
+            layers = [part for part in classifier.modules() if _is_linear(part)]
             if not layers:
                 raise InputError(
                     f"{type(model).__name__} has no linear layer whose inputs could be compared; "
