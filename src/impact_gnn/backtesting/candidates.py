@@ -36,6 +36,10 @@ INITIAL = (
     "linear:features",
     "linear:features+history",
 )
+# With many labels, recent ones are enough: on past folds of ogbn-arxiv and arxiv_cs, a network
+# trained on the newest third was .7 to 1.6 points more accurate than one trained on all.
+MANY_LABELS = 40_000
+INITIAL_WITH_MANY_LABELS = ("plain", "labels+window", "labels")
 # Models that may replace that of a winner.
 NEIGHBOUR_MODELS = (
     "trees",
@@ -176,7 +180,10 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
 
 def initial_candidates(graph: TemporalGraph) -> list[Candidate]:
     """What to try first on a graph, the baseline at the head."""
-    return [one for one in map(Candidate.parse, INITIAL) if is_applicable(one, graph)]
+    names: tuple[str, ...] = INITIAL
+    if (graph.label >= 0).sum() > MANY_LABELS:
+        names = tuple(dict.fromkeys((*INITIAL_WITH_MANY_LABELS, *INITIAL)))
+    return [one for one in map(Candidate.parse, names) if is_applicable(one, graph)]
 
 
 def time_corrections(graph: TemporalGraph) -> list[Candidate]:

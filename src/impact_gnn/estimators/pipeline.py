@@ -699,6 +699,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """
         stages: list[Stage] = []
         weight = data.weight
+        if weight is not None and weight[split.train].any():
+            # Rows that do not count in the loss would only take time.
+            split = replace(split, train=split.train[weight[split.train] > 0])
         lesson = Lesson(data.label, None, weight, split)
         # The rows to predict; in validation, those of the validation periods.
         until = data.time[split.valid].max() if len(split.valid) else data.time.max()
