@@ -15,7 +15,8 @@ LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
 MAX_DRIFT = 2.0  # log of the largest change of a class proportion that a forecast may claim
 LEAST_PAST = 0.25  # share of the labels that should be older than a window
 LEAST_EXAMPLES = 10  # labels that a class needs before a window for anybody to have learned it
-MIN_LEARNABLE = 0.5  # share of a window's nodes whose class could be learned; below, it says little about methods
+# Share of a window's nodes whose class could be learned; below, it says little about methods.
+MIN_LEARNABLE = 0.5
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Window:
 
     @classmethod
     def longest(cls, graph: TemporalGraph, most: int) -> Window:
-        """The last labelled periods of a view, at most `most`, with at least half of the labels before."""
+        """The last labelled periods of a view, at most `most`; half of the labels are older."""
         times = np.unique(graph.time[graph.label >= 0])
         return cls.of(graph, int(times[-graph.max_hidden_periods(most)]), int(times[-1]))
 
@@ -64,8 +65,10 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> graph = tsbm(num_nodes=500, num_times=8, num_labels=2, seed=0)
-        >>> [str(one) for one in windows(graph.masked(7), 3)], [str(one) for one in windows(graph.masked(6), 2)]
-        (['4', '5', '6'], ['2-3', '4-5'])
+        >>> [str(one) for one in windows(graph.masked(7), 3)]
+        ['4', '5', '6']
+        >>> [str(one) for one in windows(graph.masked(6), 2)]
+        ['2-3', '4-5']
     """
     graph.require_cutoff("a back-test needs")
     if count < 1:
@@ -99,7 +102,8 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
         end -= length if apart and window(end - length) is not None else (length + 1) // 2
     if not chosen:
         raise TooShort(
-            f"no labelled period but the first has {LEAST_NODES} labelled nodes, so nothing can be back-tested; "
+            f"no labelled period but the first has {LEAST_NODES} labelled nodes, "
+            "so nothing can be back-tested; "
             f"use longer periods or add labels."
         )
     return chosen[::-1]

@@ -20,7 +20,8 @@ def lost_per_period(lags: Sequence[HorizonScore]) -> Estimate:
     """Loss of accuracy per period of the forecast horizon: the slope of a weighted linear fit.
 
     Examples:
-        >>> lost_per_period([HorizonScore(1, 0.8, 500), HorizonScore(2, 0.78, 500), HorizonScore(3, 0.76, 500)])
+        >>> accuracies = {1: 0.8, 2: 0.78, 3: 0.76}
+        >>> lost_per_period([HorizonScore(*one, 500) for one in accuracies.items()])
         +0.020 [-0.006, +0.046]
     """
     at, right, count = np.array([(one.horizon, one.accuracy, one.count) for one in lags], float).T

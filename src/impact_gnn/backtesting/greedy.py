@@ -34,7 +34,7 @@ def fold_weights(count: int) -> np.ndarray:
 
 
 def overall(losses: Sequence[float] | np.ndarray, weights: np.ndarray | None = None) -> float:
-    """One loss for several folds: their geometric mean, so that a fold that is hard for all does not decide alone.
+    """One loss for several folds: the geometric mean, so that no hard fold decides alone.
 
     Examples:
         >>> overall([0.5, 2.0], np.array([0.5, 0.5]))
@@ -61,7 +61,8 @@ def greedy_weights(
 
     Examples:
         >>> sure, unsure = np.array([0.9, 0.9, 0.1, 0.9]), np.array([0.4, 0.4, 0.9, 0.4])
-        >>> greedy_weights([[sure], [unsure], [1 - sure]], [lambda true: -np.log(true).mean()]).round(2).tolist()
+        >>> losses = [lambda true: -np.log(true).mean()]
+        >>> greedy_weights([[sure], [unsure], [1 - sure]], losses).round(2).tolist()
         [0.67, 0.33, 0.0]
     """
 
@@ -98,7 +99,7 @@ def _start(
     predictions: Sequence[Sequence[np.ndarray]],
     fits: Sequence[Hashable] | None,
 ) -> list[int]:
-    """The best single candidates: near the best loss, of different fits, not equal to each other."""
+    """The best single candidates: near the best loss, of different fits, not equal."""
     # Losses within MIN_GAIN count as equal, so that equals stay in their order.
     steps = np.round(np.log(np.maximum(single_losses, 1e-9)) / MIN_GAIN)
     picks: list[int] = []

@@ -82,7 +82,10 @@ class Selection:
     def explanation(self) -> str:
         """The reason of the selection, with its gain."""
         if self.reason is SelectionReason.TOO_SHORT:
-            return "The history is too short for a back-test: at most one labelled period is large enough."
+            return (
+                "The history is too short for a back-test: "
+                "at most one labelled period is large enough."
+            )
         if self.reason is SelectionReason.NONE_TRIED:
             return "No other candidate is applicable."
         if self.reason is SelectionReason.FLOOR:
@@ -248,7 +251,7 @@ class BacktestResult:
 
 
 def uncalibrated(metric: str) -> Calibration:
-    """Where no past window says anything: all labels in every set, and the metric's usual labels."""
+    """Without past windows: all labels in every set, and the metric's usual labels."""
     return Calibration(coverage=1.0, tilt=METRICS[metric].tilt)
 
 

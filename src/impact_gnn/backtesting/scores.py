@@ -166,7 +166,7 @@ class Scores:
     def difference(
         self, candidate: Candidate, reference: Candidate = BASELINE, *, level: float = 0.95
     ) -> Estimate | None:
-        """Score minus the reference's, paired by node, over all folds; None without a common one."""
+        """Score minus the reference's, paired by node, over all folds; None without common ones."""
         differences = self.differences(candidate, reference)
         if not differences:
             return None

@@ -129,9 +129,10 @@ def backtest(
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> g = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0)
-        >>> b = backtest(g, candidates=["center"], folds=2, cutoff=4, pipeline=Pipeline(epochs=3, hidden=8))
-        >>> [row.num_fits for row in b.rows], {str(one) for one in b.choice.candidates} <= {"plain", "center"}
-        ([2, 2], True)
+        >>> small = Pipeline(epochs=3, hidden=8)
+        >>> b = backtest(g, candidates=["center"], folds=2, cutoff=4, pipeline=small)
+        >>> [row.num_fits for row in b.rows]
+        [2, 2]
     """
     checks.choice("effort", effort, EFFORTS)
     check_jobs(jobs)
@@ -184,7 +185,7 @@ def with_candidate(pipeline: Pipeline, candidate: Candidate, *, seed: int, cutof
 
 @dataclass(eq=False)
 class Search:
-    """The state of a back-test while it runs: what was evaluated, how it ended, and the work done."""
+    """The state of a back-test while it runs: what was evaluated, and the work done."""
 
     graph: TemporalGraph
     windows: list[Window]

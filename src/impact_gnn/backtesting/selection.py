@@ -370,7 +370,7 @@ class EnsembleSelection:
     # -- values of one holdout
 
     def is_learnable(self, holdout: Holdout) -> np.ndarray:
-        """Mask of nodes in classes with enough examples before the window; all if there are none."""
+        """Mask of nodes in classes with enough examples before the window; all without any."""
         mask = learnable(self.graph, holdout.window)[holdout.index]
         return mask if mask.any() else np.ones(len(mask), bool)
 
