@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from impact_gnn.data.sources import canonical_numbers
 from impact_gnn.data.values import EXACT, TableColumn, decimals_as_numbers
 from impact_gnn.encoding.kinds import is_number, is_text, texts, whole
 from impact_gnn.encoding.moments import decoded, one_array
+from impact_gnn.graph.csr import index_type
 
 MAX_ID_LENGTH = 4096  # characters
 CHARACTER_ROWS = 1 << 16  # ids that become characters together
@@ -64,8 +66,31 @@ class Ids:
 
     def find(self, column: pa.Array) -> np.ndarray:
         """Return the positions of the nodes that a column names, −1 for unknown ids."""
-        positions = pc.fill_null(pc.index_in(column, value_set=self.values), -1)
-        return positions.to_numpy(zero_copy_only=False)
+        if self._table is None:
+            positions = pc.fill_null(pc.index_in(column, value_set=self.values), -1)
+            return positions.to_numpy(zero_copy_only=False)
+        # The first and the last entry stand for all numbers below and above the ids.
+        low = np.asarray(self.values).min()
+        return self._table[
+            np.clip(np.asarray(column), low - 1, low + len(self._table) - 2) - low + 1
+        ]
+
+    @cached_property
+    def _table(self) -> np.ndarray | None:
+        """The position of every number from the smallest id to the largest, −1 between ids.
+
+        It is faster than hashing; None for text, or if most numbers are no ids.
+        """
+        if self.is_text:
+            return None
+        numbers = np.asarray(self.values)
+        low = int(numbers.min())
+        span = int(numbers.max()) - low
+        if span > 8 * len(numbers) + 1024 or low - 1 < np.iinfo(np.int64).min:
+            return None
+        out = np.full(span + 3, -1, index_type(len(numbers)))
+        out[numbers - low + 1] = np.arange(len(numbers), dtype=out.dtype)
+        return out
 
 
 def _width(column: pa.Array) -> int:

@@ -195,13 +195,15 @@ def guess_nodes(
         roles["time"] = date
     return NodeTable(
         source.name,
+        id=roles["id"] or None,
+        time=roles["time"] or None,
+        label=roles.get("label") or None,
         unknown=_unknown_labels(source.name, named.get("unknown")),
         columns=dict(columns),
-        **{role: column or None for role, column in roles.items()},
     )
 
 
-def _named_roles(named: Mapping[str, Any], roles: Iterable[str]) -> dict[str, str | None]:
+def _named_roles(named: Mapping[str, Any], roles: Iterable[str]) -> dict[str, Any]:
     """Return the columns that a user has named, "" for a role that no column has."""
     return {role: named[role] for role in roles if named.get(role) is not None}
 
@@ -268,7 +270,7 @@ def guess_edges(
         roles[role] = roles.get(role, _first_name(free, usual)) or None
     _check_columns(source, list(filter(None, roles.values())))
     dangling = choice("dangling", named.get("dangling", "refuse"), DANGLING)
-    return EdgeTable(source.name, **roles, dangling=dangling)  # type: ignore[arg-type]
+    return EdgeTable(source.name, **roles, dangling=dangling)
 
 
 def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) -> Spec:

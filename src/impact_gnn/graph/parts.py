@@ -182,9 +182,19 @@ class Relation:
 
     @classmethod
     def checked(
-        cls, name: str, arrays: Mapping[str, Any], nodes: Mapping[str, Nodes], triple: Triple
+        cls, triple: Any, arrays: Any, nodes: Mapping[str, Nodes], name: str = ""
     ) -> Relation:
-        """A relation from what a user gave."""
+        """A relation from a mapping of its arrays, its edges, or edges and weights."""
+        is_named = isinstance(triple, tuple) and list(map(type, triple)) == [str, str, str]
+        if not is_named or not {triple[0], triple[2]} <= nodes.keys():
+            raise InputError(
+                f"{checks.quoted(triple)} does not name a relation; write "
+                f"(source type, name, target type) with types among {listing(list(nodes))}."
+            )
+        name = name or "-".join(triple)
+        if not isinstance(arrays, Mapping):
+            pair = arrays if isinstance(arrays, tuple) and len(arrays) == 2 else (arrays,)
+            arrays = dict(zip(storage.EDGE_ARRAYS, pair, strict=False))
         unknown = [entry for entry in arrays if entry not in storage.EDGE_ARRAYS]
         if unknown:
             raise InputError(
