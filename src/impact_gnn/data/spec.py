@@ -33,7 +33,6 @@ from impact_gnn.data.foreign_keys import (
 from impact_gnn.data.sources import UNNAMED, Source
 from impact_gnn.data.values import TableColumn
 from impact_gnn.encoding import KINDS, guess_kind
-from impact_gnn.encoding.kinds import texts
 from impact_gnn.graph import HOMOGENEOUS, Triple
 from impact_gnn.graph.parts import class_name
 
@@ -543,15 +542,11 @@ def _types_of(
     by_name = [kind for kind in nodes if _is_named_after(column, kind)]
     if by_name or len(nodes) == 1:
         return by_name[:1] or list(nodes)
-    head = source.as_written([column]).head
-    values = texts(column, head.column(column).slice(0, 1000).drop_null())
-    matching = []
-    for kind, node in nodes.items():
-        if node.id is not None:
-            ids = tables[kind].as_written([node.id]).table.column(node.id)
-            if pc.all(pc.is_in(values, pc.unique(texts(node.id, ids)))).as_py():
-                matching.append(kind)
-    return matching
+    return [
+        kind
+        for kind, node in nodes.items()
+        if node.id and Entity(tables[kind], node.id, ()).has_ids_in(source, column)
+    ]
 
 
 def _end_columns(names: list[str], types: Iterable[str]) -> tuple[str, ...] | None:

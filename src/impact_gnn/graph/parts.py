@@ -283,21 +283,17 @@ def classes(
         if 2 * len(codes) < nodes.y.max():
             y = np.where(nodes.y >= 0, np.searchsorted(codes, nodes.y), -1)
             return replace(nodes, y=y), len(codes), codes.tolist()
-    return nodes, _class_count(nodes, num_labels, label_names), label_names
-
-
-def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
     if label_names is not None:
         num_labels = _check_label_names(label_names, num_labels)
     largest = -1 if nodes.y is None else int(nodes.y.max())
     if num_labels is None:
-        return largest + 1
+        num_labels = largest + 1
     if largest >= num_labels:
         raise InputError(
             f"y contains {largest}, but there are {num_labels} classes; "
             f"labels run from 0 to {num_labels - 1}."
         )
-    return num_labels
+    return nodes, num_labels, label_names
 
 
 def _check_label_names(label_names: Sequence[Any], num_labels: int | None) -> int:

@@ -359,9 +359,8 @@ class TemporalGraph:
                 cross_time_share[name] = num_unequal / relation.num_edges
             time = relation.time
             if time is not None and relation.num_edges:
-                first = min(time[block].min() for block in _native.blocks(time))
-                last = max(time[block].max() for block in _native.blocks(time))
-                edge_times[name] = self.name_of(int(first)), self.name_of(int(last))
+                ends = (int(time.min()), int(time.max()))
+                edge_times[name] = self.name_of(ends[0]), self.name_of(ends[1])
         return GraphSummary(
             num_nodes={kind: part.num_nodes for kind, part in self.nodes.items()},
             num_edges={"-".join(triple): part.num_edges for triple, part in self.relations.items()},
