@@ -680,7 +680,7 @@ def _read_edges(
                     "use one kind."
                 )
             edges = part
-            edges.tofile(file)
+            file.write(edges.tobytes())
             num_rows += batch.num_rows
     # An empty file cannot be mapped.
     if path.stat().st_size:
@@ -738,11 +738,11 @@ def sort_edges(edges: np.ndarray, folder: Path | None) -> dict[str, np.ndarray]:
     about `EDGES_AT_ONCE` edges.
     """
     num_targets = 1 + int(edges["target"].max(initial=0))
-    counts = np.zeros(num_targets + 1, np.int64)  # the first entry stays 0
-    for part in _native.blocks(edges):
-        counts[1:] += np.bincount(edges["target"][part], minlength=num_targets)
     borders = [0, num_targets]
     if folder is not None:
+        counts = np.zeros(num_targets + 1, np.int64)  # the first entry stays 0
+        for part in _native.blocks(edges):
+            counts[1:] += np.bincount(edges["target"][part], minlength=num_targets)
         borders = _native.spans(np.cumsum(counts), EDGES_AT_ONCE).tolist()
     index_type = np.result_type(edges["source"], edges["target"])
     arrays = {"index": _new_array(folder, "index", index_type, (2, len(edges)))}

@@ -59,11 +59,10 @@ def neighbourhood(
 
 def _taken(nodes: Nodes, positions: np.ndarray) -> Nodes:
     """Return the nodes at some positions; raw columns without the rest of their table."""
+    taken = nodes.take(positions)
     if nodes.columns is None:
-        return nodes.take(positions)
-    return replace(
-        replace(nodes, features=None).take(positions), features=nodes.columns.copied(positions)
-    )
+        return taken
+    return replace(taken, features=nodes.columns.copied(positions))
 
 
 def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence[Any]) -> Relation:
@@ -71,14 +70,11 @@ def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence
     place = np.sort(np.concatenate([np.empty(0, np.int64), *edges]))
     place = place[np.diff(place, prepend=-1) > 0]  # many times as fast as np.unique
     ends = [number[row[place]] for number, row in zip(numbers, relation.edge_index, strict=True)]
-    weight, time = (
-        None if values is None else values[place] for values in (relation.weight, relation.time)
-    )
-    return Relation(np.stack(ends), weight, time)
+    return relation.selected(np.stack(ends), place)
 
 
-def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -> np.ndarray:
-    """Return the positions of nodes among those of their type, by default the target type.
+def positions_of(graph: TemporalGraph, node_ids: Any) -> np.ndarray:
+    """Return the positions of target nodes.
 
     Ids are those of the user, or positions where the nodes have none; 7 and "7" are one id.
 
@@ -87,10 +83,8 @@ def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -
         >>> positions_of(g, ["c", "a"])
         array([2, 0])
     """
-    kind = kind or graph.target
-    ids = graph.nodes[kind].ids
-    if ids is None:
-        ids = np.arange(graph.nodes[kind].num_nodes)
+    kind = graph.target
+    ids = graph.ids
     names = [str(name) for name in np.asarray(node_ids).reshape(-1).tolist()]
     if not names:
         raise InputError(f"no {kind} ids were passed; pass at least one.")

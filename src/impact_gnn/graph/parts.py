@@ -215,6 +215,11 @@ class Relation:
     def num_edges(self) -> int:
         return self.edge_index.shape[1]
 
+    def selected(self, edge_index: np.ndarray, place: np.ndarray) -> Relation:
+        """The edges at the positions `place`, with new numbers of their nodes."""
+        rest = (None if values is None else values[place] for values in (self.weight, self.time))
+        return Relation(edge_index, *rest)
+
     def upto(
         self, t: int, numbers: Sequence[np.ndarray | None], part: slice = slice(None)
     ) -> tuple[np.ndarray, np.ndarray]:

@@ -437,11 +437,7 @@ class TemporalGraph:
         numbers = self.numbers_upto(t, keep)
         for triple, part in self.relations.items():
             ends = [numbers[kind] for kind in (triple[0], triple[2])]
-            edge_index, place = part.upto(t, ends)
-            rest = (
-                None if values is None else values[place] for values in (part.weight, part.time)
-            )
-            relations[triple] = Relation(edge_index, *rest)
+            relations[triple] = part.selected(*part.upto(t, ends))
         return self.with_parts(nodes, relations, upto=t)
 
     def positions_upto(self, t: int) -> dict[str, np.ndarray | None]:
