@@ -70,10 +70,9 @@ class Ids:
             positions = pc.fill_null(pc.index_in(column, value_set=self.values), -1)
             return positions.to_numpy(zero_copy_only=False)
         # The first and the last entry stand for all numbers below and above the ids.
-        low = np.asarray(self.values).min()
-        return self._table[
-            np.clip(np.asarray(column), low - 1, low + len(self._table) - 2) - low + 1
-        ]
+        below = int(np.asarray(self.values).min()) - 1
+        above = below + (len(self._table) - 1)
+        return self._table[np.clip(np.asarray(column), below, above) - below]
 
     @cached_property
     def _table(self) -> np.ndarray | None:
@@ -86,7 +85,10 @@ class Ids:
         numbers = np.asarray(self.values)
         low = int(numbers.min())
         span = int(numbers.max()) - low
-        if span > 8 * len(numbers) + 1024 or low - 1 < np.iinfo(np.int64).min:
+        # Two more numbers, below and above the ids, have to fit into 64 bits.
+        limits = np.iinfo(np.int64)
+        fits_table = limits.min < low and low + span < limits.max
+        if span > 8 * len(numbers) + 1024 or not fits_table:
             return None
         out = np.full(span + 3, -1, index_type(len(numbers)))
         out[numbers - low + 1] = np.arange(len(numbers), dtype=out.dtype)

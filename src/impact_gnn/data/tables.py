@@ -178,15 +178,15 @@ def _graph_spec(
     dangling: str,
 ) -> tuple[Spec, list[Source]]:
     """Return the spec of tables of nodes and of edges, with roles that the user has named."""
-    columns = named["columns"]
-    if _has_types(nodes):
-        node_sources = {
-            kind: from_frame(f"nodes[{kind!r}]", table, indexed=True)
-            for kind, table in nodes.items()
-        }
-    else:
-        node_sources = {"node": from_frame("nodes", nodes, indexed=True)}
+    columns = named["columns"] or {}
+    prefix = "nodes[{!r}]"
+    if not _has_types(nodes):
+        nodes = {"node": nodes}
         columns = {"node": columns}
+        prefix = "nodes"
+    node_sources = {
+        kind: from_frame(prefix.format(kind), table, indexed=True) for kind, table in nodes.items()
+    }
     if target is not None and target not in node_sources:
         raise InputError(
             f"target={quoted(target)} is not a node type; "
@@ -196,14 +196,12 @@ def _graph_spec(
     node_tables = {}
     for kind, source in node_sources.items():
         is_candidate = target in (None, kind)
-        roles = {
-            "id": _role(named["id"], kind, node_sources),
-            "time": _role(named["time"], kind, node_sources),
-            "columns": (columns or {}).get(kind),
-        }
+        roles = {role: _role(named[role], kind, node_sources) for role in NodeTable.role_names}
+        roles["columns"] = columns.get(kind)
         if is_candidate:
-            roles["label"] = _role(named["label"], kind, node_sources)
             roles["unknown"] = named["unknown"]
+        else:
+            del roles["label"]
         node_tables[kind] = guess_nodes(
             kind,
             source,
