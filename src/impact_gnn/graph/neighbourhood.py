@@ -73,8 +73,8 @@ def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence
     return relation.selected(np.stack(ends), place)
 
 
-def positions_of(graph: TemporalGraph, node_ids: Any) -> np.ndarray:
-    """Return the positions of target nodes.
+def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -> np.ndarray:
+    """Return the positions of nodes among those of their type, by default the target type.
 
     Ids are those of the user, or positions where the nodes have none; 7 and "7" are one id.
 
@@ -83,8 +83,10 @@ def positions_of(graph: TemporalGraph, node_ids: Any) -> np.ndarray:
         >>> positions_of(g, ["c", "a"])
         array([2, 0])
     """
-    kind = graph.target
-    ids = graph.ids
+    kind = kind or graph.target
+    ids = graph.nodes[kind].ids
+    if ids is None:
+        ids = np.arange(graph.nodes[kind].num_nodes)
     names = [str(name) for name in np.asarray(node_ids).reshape(-1).tolist()]
     if not names:
         raise InputError(f"no {kind} ids were passed; pass at least one.")
