@@ -133,11 +133,11 @@ class HeteroTSBM:
         edges = {triple: laws[triple].draw(own) for triple, own in zip(laws, seeds, strict=True)}
         # papers cite older ones, which have smaller numbers
         edges[CITES] = np.stack([edges[CITES].max(0), edges[CITES].min(0)])
-        features = drawing.feature_chunks(model, paper.label, np.random.default_rng(noise))
+        features = drawing.draw_features(model, paper.label, np.random.default_rng(noise))
         return TemporalGraph.hetero(
             nodes={
                 "paper": {
-                    "x": np.concatenate(list(features)),
+                    "x": features,
                     "y": paper.label.astype(np.int64),
                     "time": self.start + np.asarray(paper.period, np.int64),
                 },

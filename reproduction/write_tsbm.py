@@ -16,6 +16,7 @@ from impact_gnn.data.tsbm import TSBM
 from impact_gnn.graph import HOMOGENEOUS, storage
 
 CHUNK = 1 << 22  # edges written in one go, where memory allows
+FEATURES = 1 << 22  # feature values drawn together
 
 
 def write_tsbm(
@@ -43,7 +44,7 @@ def write_tsbm(
     nodes, width = model.num_nodes, model.num_features
     blocks = model.num_labels * model.num_times
     # Memory besides a chunk of edges: measured, rounded up.
-    fixed = 32 * nodes + 150 * blocks**2 + 12 * max(drawing.FEATURES, width) + (1 << 24)
+    fixed = 32 * nodes + 150 * blocks**2 + 12 * max(FEATURES, width) + (1 << 24)
     limit = _files.byte_size(memory)
     if limit < fixed:
         raise InputError(
@@ -58,7 +59,7 @@ def write_tsbm(
     with storage.writing(directory, target="node", num_labels=model.num_labels) as writer:
         place = writer.nodes("node", nodes, {})
         x = _files.create_array(place / "x.npy", np.float32, (nodes, width))
-        _write(x, draw.feature_chunks())
+        _write(x, feature_chunks(model, draw.label, draw.feature_seed))
         # In 64 bits, as a graph has them: opening the directory then copies nothing.
         for name, values, origin in (("y", draw.label, 0), ("time", draw.period, model.start)):
             array = _files.create_array(place / f"{name}.npy", np.int64, (nodes,))
@@ -81,6 +82,16 @@ def _write(array: np.memmap, parts: Iterable[np.ndarray], first: int = 0) -> Non
         file.seek(array.offset + first * array.itemsize)
         for part in parts:
             file.write(part.data)
+
+
+def feature_chunks(
+    model: TSBM, label: np.ndarray, seed: np.random.SeedSequence
+) -> Iterator[np.ndarray]:
+    """Yield the features of all nodes, some rows at a time."""
+    rng = np.random.default_rng(seed)
+    rows = max(1, FEATURES // model.num_features)
+    for first in range(0, len(label), rows):
+        yield drawing.draw_features(model, label[first : first + rows], rng)
 
 
 def edge_chunks(draw: Draw, size: int) -> Iterator[np.ndarray]:

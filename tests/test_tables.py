@@ -902,7 +902,7 @@ def test_edges_are_sorted_in_pieces_as_they_are_at_once(tmp_path):
     edges = np.empty(size, [("source", np.int32), ("target", np.int32), ("weight", np.float64)])
     edges["source"], edges["target"] = rng.integers(0, 50, (2, size))
     edges["weight"] = rng.integers(0, 3, size)
-    whole, pieces = sort_edges([edges], None), sort_edges([edges[:700], edges[700:]], tmp_path)
+    whole, pieces = sort_edges(edges, None), sort_edges(edges, tmp_path)
     assert np.array_equal(whole["index"], pieces["index"])
     assert np.array_equal(whole["weight"], pieces["weight"])
     keys = np.stack([whole["weight"], *whole["index"]])

@@ -362,7 +362,7 @@ def test_chunks_are_the_whole(protocol, size):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_disk_holds_the_sample(protocol, tmp_path, monkeypatch):
-    monkeypatch.setattr(drawing, "FEATURES", 100)
+    monkeypatch.setattr("reproduction.write_tsbm.FEATURES", 100)
     model = tsbm_model(700, 4, 3, 7, protocol=protocol, seed=2, start=1999)
     steps = []
     write_tsbm(

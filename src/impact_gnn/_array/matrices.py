@@ -1,8 +1,7 @@
 """Grouped matrix products in numpy: scatter matrices, and one linear map per group.
 
-Rows are brought together by group, so that each group is a few calls of BLAS; maps of narrow rows
-go through one kernel. Products are made on deviations, subtracted in float64, and added up in
-float64 block by block.
+Rows are brought together by group, so that each group is a few calls of BLAS. Products are made on
+deviations, subtracted in float64, and added up in float64 block by block.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from impact_gnn._array import group_kernels
 
 BLOCK = 8192  # rows whose products are summed in the storage type, before the float64 total
-NARROW = 32  # columns up to which plain loops beat a call of BLAS for every group
 
 
 def scatter(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarray:
@@ -35,12 +32,7 @@ def apply(
 ) -> np.ndarray:
     """Compute `A_g (x − center_g) + center_g` row by row; rows of negative groups do not change."""
     out = np.array(values, order="C")
-    turned = np.swapaxes(maps, 1, 2)
-    if values.shape[1] <= NARROW:
-        arrays = (values, group, np.ascontiguousarray(turned, np.float64), center, out)
-        group_kernels.run_parts(_narrow_map, len(values), maps[0].size * len(values), arrays)
-        return out
-    turned = turned.astype(values.dtype, copy=False)
+    turned = np.swapaxes(maps, 1, 2).astype(values.dtype, copy=False)
     for g, rows in _blocks(group, len(maps)):
         deviation = (values[rows] - center[g]).astype(values.dtype)
         out[rows] = deviation @ turned[g] + center[g]
@@ -88,22 +80,3 @@ def _blocks(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarra
     for g in np.flatnonzero(np.diff(starts)):
         for low in range(starts[g], starts[g + 1], BLOCK):
             yield int(g), order[low : min(low + BLOCK, starts[g + 1])]
-
-
-@njit(cache=True, nogil=True)
-def _narrow_map(rows, values, group, turned, center, out):  # type: ignore[no-untyped-def]
-    # Columns of the maps are added up, so that the inner loop is over neighbours in memory and
-    # vectorises.
-    width = np.uint64(values.shape[1])
-    total = np.empty(values.shape[1])
-    for i in range(rows[0], rows[1]):
-        if group[i] >= 0:
-            g = np.uint64(group[i])
-            for a in range(width):
-                total[a] = center[g, a]
-            for b in range(width):
-                deviation = values[i, b] - center[g, b]
-                for a in range(width):
-                    total[a] += deviation * turned[g, b, a]
-            for a in range(width):
-                out[i, a] = total[a]

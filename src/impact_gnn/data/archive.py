@@ -106,18 +106,13 @@ def _one_type(where: str, arrays: Arrays) -> dict[str, Any]:
 
 def _several_types(where: str, arrays: Arrays) -> dict[str, Any]:
     types = types_of(arrays)
-    used = {*COMMON}
     nodes: dict[str, dict[str, Any]] = {}
     for kind, size in types.items():
-        nodes[kind] = {}
-        for field in FIELDS:
-            name = f"{kind}_{field}"
-            used.add(name)
-            if name in arrays:
-                nodes[kind][field] = arrays[name]
+        names = {field: f"{kind}_{field}" for field in FIELDS}
+        nodes[kind] = {field: arrays[name] for field, name in names.items() if name in arrays}
         if size is not None:
-            used.add(size)
             nodes[kind]["num_nodes"] = _single(f"{size} of {where}", arrays[size])
+    used = {*COMMON, *types.values(), *(f"{kind}_{field}" for kind in types for field in FIELDS)}
     edges = {}
     for name in sorted(set(arrays) - used):
         triple = relation_of(name, types)

@@ -8,18 +8,17 @@ chunks, or whether it goes to memory or to disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 
 from impact_gnn._array import smallest_unsigned
+from impact_gnn.graph.csr import index_type
 
 if TYPE_CHECKING:
     from impact_gnn.data.tsbm import TSBM
 
-FEATURES = 1 << 22  # feature values drawn together
 EDGES_PER_PIECE = 1 << 16  # expected edges of the largest pieces
 # step of the random numbers' counter: odd, so that it visits all 64-bit values
 WEYL = np.uint64(0x9E3779B97F4A7C15)
@@ -108,23 +107,20 @@ class BlockPairs:
 
 
 class Draw:
-    """Labels, periods and number of edges of one graph, and chunks of its edges and features."""
+    """Labels, periods and links of one graph, and the seed of its features."""
 
     def __init__(self, model: TSBM, seed: int, dtype: np.dtype | None = None) -> None:
         self.model = model
         # The model's parameters are drawn from the first child.
-        _, nodes, self._features, edges = np.random.SeedSequence(seed).spawn(4)
+        _, nodes, self.feature_seed, edges = np.random.SeedSequence(seed).spawn(4)
         self.label, self.period = draw_nodes(model, np.random.default_rng(nodes))
         blocks = model.num_labels * model.num_times
         block = self.period.astype(smallest_unsigned(blocks + 1))  # small types are sorted by radix
         block *= block.dtype.type(model.num_labels)
         block += self.label
-        if dtype is None:
-            is_small = model.num_nodes <= np.iinfo(np.int32).max
-            dtype = np.dtype(np.int32 if is_small else np.int64)
         row, column = np.indices((blocks, blocks), dtype=np.int32).reshape(2, -1)
         self.pairs = BlockPairs(
-            members=np.argsort(block, kind="stable").astype(dtype),
+            members=np.argsort(block, kind="stable").astype(dtype or index_type(model.num_nodes)),
             sizes=np.bincount(block, minlength=blocks),
             row=row,
             column=column,
@@ -132,9 +128,6 @@ class Draw:
             seed=edges,
             ordered=model.ordered,
         )
-
-    def feature_chunks(self) -> Iterator[np.ndarray]:
-        return feature_chunks(self.model, self.label, np.random.default_rng(self._features))
 
 
 def draw_nodes(model: TSBM, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -159,19 +152,15 @@ def draw_nodes(model: TSBM, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
     return label, np.repeat(times, per_time)
 
 
-def feature_chunks(
-    model: TSBM, label: np.ndarray, rng: np.random.Generator
-) -> Iterator[np.ndarray]:
-    """Yield features μ(y) + k_y·Z of nodes with these labels in float32, some rows at a time."""
-    mean = model.mean.astype(np.float32)
-    std = model.std.astype(np.float32)
-    rows = max(1, FEATURES // mean.shape[1])
-    for first in range(0, len(label), rows):
-        part = label[first : first + rows]
-        noise = rng.standard_normal((len(part), mean.shape[1]), dtype=np.float32)
-        noise *= std[part, None]
-        noise += mean[part]
-        yield noise
+def draw_features(model: TSBM, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return features μ(y) + k_y·Z of nodes with these labels [n, f], float32.
+
+    Nodes may be drawn some at a time, by one generator.
+    """
+    noise = rng.standard_normal((len(label), model.num_features), dtype=np.float32)
+    noise *= model.std.astype(np.float32)[label, None]
+    noise += model.mean.astype(np.float32)[label]
+    return noise
 
 
 @njit(cache=True)

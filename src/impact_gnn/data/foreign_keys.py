@@ -75,6 +75,13 @@ class Entity:
             return True
         return any(name.endswith(f"{word}id") for word in self.words)
 
+    def has_ids_in(self, source: Source, column: str) -> bool:
+        """Whether the first values of a column of another table are ids of this one."""
+        head = source.as_written([column]).head
+        # As text, because one table may store ids as numbers and the other as text.
+        values = texts(column, head.column(column).slice(0, SAMPLE).drop_null())
+        return bool(len(values)) and pc.all(pc.is_in(values, self.ids())).as_py()
+
 
 def plain_name(name: str) -> str:
     """Return a name in lower case without underscores: race_id and raceId are one name."""
@@ -89,18 +96,11 @@ def find_keys(entities: Mapping[str, Entity]) -> list[ForeignKey]:
             if column == entity.id:
                 continue
             for parent, other in entities.items():
-                if parent != table and other.is_meant_by(column) and _holds(entity, column, other):
+                is_meant = parent != table and other.is_meant_by(column)
+                if is_meant and other.has_ids_in(entity.source, column):
                     keys.append(ForeignKey(table, column, parent))
                     break
     return keys
-
-
-def _holds(entity: Entity, column: str, other: Entity) -> bool:
-    """Whether the first values of a column are ids of another table."""
-    head = entity.source.as_written([column]).head
-    # As text, because one table may store ids as numbers and the other as text.
-    values = texts(column, head.column(column).slice(0, SAMPLE).drop_null())
-    return len(values) > 0 and bool(pc.all(pc.is_in(values, other.ids())).as_py())
 
 
 def with_parent_column(source: Source, key: str, parent: Entity, column: str) -> Source:
@@ -156,7 +156,8 @@ def find_entities(
     usable = [name for name in columns if _may_be_key(table.column(name))]
     stems = {_stem(name): name for name in usable}
     ends = [(stems[a], stems[b]) for a, b in ENDS if a in stems and b in stems]
-    named = [name for name in usable if _is_named_as_key(name) or name in chain(*ends)]
+    endings = {*KEY_ENDINGS, *ENTITY_WORDS}
+    named = [name for name in usable if endings & {*_words(name)[-1:]} or name in chain(*ends)]
     text_columns = [name for name in usable if by_values and is_text(table.column(name).type)]
     alike = [
         pair
@@ -169,7 +170,8 @@ def find_entities(
     entities: dict[str, list[str]] = {}
     for name in usable:
         if name in chain(*roles):
-            entities.setdefault(_role_name(name, roles), []).append(name)
+            pair = next(pair for pair in roles if name in pair)
+            entities.setdefault(_common_word(*pair) or "entity", []).append(name)
         elif name in (*named, *many):
             kind = _stem(name) or "entity"
             if kind in entities:  # customer and customer_id may be two things
@@ -183,10 +185,6 @@ def _may_be_key(column: pa.ChunkedArray) -> bool:
     if not (pa.types.is_integer(column.type) or is_text(column.type)):
         return False
     return 1 < pc.count_distinct(column).as_py() < len(column) - column.null_count
-
-
-def _is_named_as_key(column: str) -> bool:
-    return bool({*_words(column)[-1:]} & {*KEY_ENDINGS, *ENTITY_WORDS})
 
 
 def _has_many_values(name: str, column: pa.ChunkedArray) -> bool:
@@ -210,12 +208,6 @@ def _common_word(first: str, second: str) -> str | None:
     words = [word for word in _words(first) if word in _words(second)]
     own = [word for word in words if word not in (*KEY_ENDINGS, *TIME_WORDS)]
     return next(reversed(own), None)
-
-
-def _role_name(column: str, roles: Sequence[tuple[str, str]]) -> str:
-    """Return the name of the entity that a column names in a pair: the word that both share."""
-    pair = next(pair for pair in roles if column in pair)
-    return _common_word(*pair) or "entity"
 
 
 def _stem(column: str) -> str:

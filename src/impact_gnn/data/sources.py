@@ -60,17 +60,17 @@ class Source:
     def table(self) -> pa.Table:
         """The table in memory."""
         with guarded(Path(self.name)):
-            table = _with_names(self.read())
+            table = self._named(self.read())
             # for a frame in memory, a check of the types is enough
             table.validate(full=self.stream is not None)
-        return self._with_distinct_names(table)
+        return table
 
     @functools.cached_property
     def head(self) -> pa.Table:
         """The first rows, by which roles are guessed."""
         if self.size < SMALL:
             return plain_text(self.table.slice(0, ROWS))
-        return self._with_distinct_names(pa.Table.from_batches([next(self.batches())]))
+        return pa.Table.from_batches([next(self.batches())])
 
     def with_column(
         self,
@@ -118,25 +118,21 @@ class Source:
         with guarded(Path(self.name)):
             for batch in self.stream():
                 batch.validate(full=True)
-                yield _with_names(batch)
+                yield self._named(batch)
                 release_memory()
 
-    def _with_distinct_names(self, table: pa.Table) -> pa.Table:
+    def _named(self, part: Any) -> Any:
+        """Name columns without a name as pandas does; refuse the same name twice."""
+        names = [
+            name if name.strip() else f"{UNNAMED}{place}"
+            for place, name in enumerate(part.schema.names)
+        ]
         # Arrow allows the same name twice, and then refuses to select a column by it.
-        counts = Counter(table.column_names)
-        if repeated := sorted(name for name, count in counts.items() if count > 1):
+        if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
             raise InputError(
                 f"{self.name} has duplicate column names {listing(repeated)}; rename them."
             )
-        return table
-
-
-def _with_names(part: Any) -> Any:
-    """Name columns without a name as pandas does."""
-    names = part.schema.names
-    return part.rename_columns(
-        [name if name.strip() else f"{UNNAMED}{place}" for place, name in enumerate(names)]
-    )
+        return part.rename_columns(names)
 
 
 def release_memory() -> None:

@@ -6,7 +6,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +20,7 @@ from impact_gnn._text import plain_template, visible
 from impact_gnn.checks import InputError, choice, guarded, listing, quoted
 from impact_gnn.data.foreign_keys import (
     ENDS,
+    KEY_ENDINGS,
     ROW,
     Entity,
     ForeignKey,
@@ -30,7 +33,6 @@ from impact_gnn.data.foreign_keys import (
 from impact_gnn.data.sources import UNNAMED, Source
 from impact_gnn.data.values import TableColumn
 from impact_gnn.encoding import KINDS, guess_kind
-from impact_gnn.encoding.kinds import texts
 from impact_gnn.graph import HOMOGENEOUS, Triple
 from impact_gnn.graph.parts import class_name
 
@@ -61,6 +63,9 @@ OWN_LABELS = ("label", "class", "y")
 LABELS = (*OWN_LABELS, "target")  # of an edge, the target is an end
 WEIGHTS = ("weight", "w")
 MAX_GUESSED_CLASSES = 100  # classes of a column that is taken for a label by its gaps
+EDGE_ENDS = ("source", "target")
+NOT_TEXT = ("nodes", "edges", "columns", "period", "label_delay", "unknown", "values_of")
+"""Entries of `graph.toml` whose values may be other than text."""
 DANGLING = ("refuse", "drop")
 """What happens to edges that name an unknown node."""
 
@@ -169,37 +174,37 @@ def guess_nodes(
     columns = named.get("columns") or {}
     if not isinstance(columns, Mapping):
         raise InputError(f"columns={quoted(columns)} should be a mapping from column name to kind.")
-    roles: dict[str, str | None] = {
-        role: named[role] for role in NodeTable.role_names if named.get(role) is not None
-    }
+    roles = _named_roles(named, NodeTable.role_names)
     used = [*filter(None, roles.values()), *columns]
     _check_columns(source, used)
     for column, column_kind in columns.items():
         choice(f"the kind of column '{column}'", column_kind, KINDS)
     # A column has one role: every guess takes its column from those that are left.
     free = [name for name in table.column_names if name not in used]
-    if "id" not in roles:
-        roles["id"] = _guess_id(kind, free, table)
-        free = [name for name in free if name != roles["id"]]
-    time = roles.get("time")
-    if "time" not in roles:
-        time = _first_name(free, TIMES)
-        roles["time"] = time
-        free = [name for name in free if name != time]
-    # The label may be recognised by the date from which on it is missing.
-    date = time or (_only_date(table, free) if labelled else None)
-    if labelled and "label" not in roles:
-        roles["label"] = _first_name(free, LABELS) or _guess_label(table, free, date)
+    roles.setdefault("id", _guess_id(kind, free, table))
+    free = [name for name in free if name != roles["id"]]
+    roles.setdefault("time", _first_name(free, TIMES))
+    free = [name for name in free if name != roles["time"]]
+    date = roles["time"]
+    if labelled:
+        date = date or _only_date(table, free)
+        # The label may be recognised by the date from which on it is missing.
+        roles.setdefault("label", _first_name(free, LABELS) or _guess_label(table, free, date))
     if named.get("time") is None and (alone or roles.get("label")):
         roles["time"] = date
     return NodeTable(
         source.name,
-        id=roles.get("id") or None,
-        time=roles.get("time") or None,
+        id=roles["id"] or None,
+        time=roles["time"] or None,
         label=roles.get("label") or None,
         unknown=_unknown_labels(source.name, named.get("unknown")),
         columns=dict(columns),
     )
+
+
+def _named_roles(named: Mapping[str, Any], roles: Iterable[str]) -> dict[str, Any]:
+    """Return the columns that a user has named, "" for a role that no column has."""
+    return {role: named[role] for role in roles if named.get(role) is not None}
 
 
 def _check_columns(source: Source, columns: list[str]) -> None:
@@ -239,13 +244,10 @@ def guess_edges(
     Columns of its ends may have the names of the types of both `ends`, or of any two `types`.
     """
     names = source.head.column_names
-    roles = {role: named[role] for role in EdgeTable.role_names if named.get(role) is not None}
-    # "" means that there is no such column.
-    for end in ("source", "target"):
-        if not roles.get(end, True):  # an edge has both ends
-            del roles[end]
+    roles = _named_roles(named, EdgeTable.role_names)
+    roles = {role: column for role, column in roles.items() if column or role not in EDGE_ENDS}
     _check_columns(source, list(set(filter(None, roles.values()))))
-    if not {"source", "target"} <= roles.keys():
+    if not {*EDGE_ENDS} <= roles.keys():
         pair = _columns_of_types(names, ends) or _end_columns(names, types)
         # An index without a name, as pandas writes it, is no end.
         titled = tuple(name for name in names if not name.startswith(UNNAMED))
@@ -256,7 +258,7 @@ def guess_edges(
                 f"{source.name} has no columns source, target; it has {listing(names)}. "
                 "Rename two columns, or set source=... and target=..."
             )
-        roles = {"source": pair[0], "target": pair[1]} | roles
+        roles = dict(zip(EDGE_ENDS, pair, strict=True)) | roles
     if roles["source"] == roles["target"]:
         raise InputError(
             f"column {roles['source']!r} of {source.name} cannot be both source and target; "
@@ -264,9 +266,8 @@ def guess_edges(
         )
     free = [name for name in names if name not in (roles["source"], roles["target"])]
     for role, usual in (("weight", WEIGHTS), ("time", TIMES)):
-        roles.setdefault(role, _first_name(free, usual))
-        roles[role] = roles[role] or None
-    _check_columns(source, [column for column in roles.values() if column])
+        roles[role] = roles.get(role, _first_name(free, usual)) or None
+    _check_columns(source, list(filter(None, roles.values())))
     dangling = choice("dangling", named.get("dangling", "refuse"), DANGLING)
     return EdgeTable(source.name, **roles, dangling=dangling)
 
@@ -282,17 +283,34 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
         if (events := guess_events(types[name], source)) is not None:
             return events
     links = {}
+    others = {}
     for name, source in sources.items():
-        others = [kind for other, kind in types.items() if other != name]
         names = source.head.column_names
+        other_types = [kind for other, kind in types.items() if other != name]
         # a table with ids of its own is one of events, not of edges
-        if _end_columns(names, others) and not _named_key(name, types[name], names):
+        is_link = _end_columns(names, other_types) and not _named_key(name, types[name], names)
+        if is_link:
             links[name] = source
-    tables = {types[name]: source for name, source in sources.items() if name not in links}
-    by_keys = guess_by_keys({name: sources[name] for name in sources if name not in links}, types)
-    if by_keys is not None:
-        edges = _link_edges(links, by_keys.nodes, tables)
-        return _require_target(replace(by_keys, edges=by_keys.edges | edges), is_draft)
+        else:
+            others[name] = source
+    tables = {types[name]: source for name, source in others.items()}
+    spec = guess_by_keys(others, types)
+    if spec is None:
+        spec = _guess_unrelated(where, tables, links, is_draft=is_draft)
+    spec = replace(spec, edges=spec.edges | _link_edges(links, spec.nodes, tables))
+    target = spec.nodes[spec.target]
+    if not is_draft and not (target.label and target.time):
+        raise InputError(
+            f"no table has a time and a label; create a {TOML} with impact init, "
+            "and set them there."
+        )
+    return spec
+
+
+def _guess_unrelated(
+    where: str, tables: Mapping[str, Source], links: Mapping[str, Source], *, is_draft: bool
+) -> Spec:
+    """Guess the spec of tables of nodes that only tables of edges (`links`) relate."""
     if not tables or not links:
         name = "nodes"
         other = "a column 'id'"
@@ -308,19 +326,17 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
         kind: guess_nodes(kind, source, {}, labelled=True, alone=len(tables) == 1)
         for kind, source in tables.items()
     }
-    edges = _link_edges(links, nodes, tables)
     candidates = [kind for kind, node in nodes.items() if node.label and node.time]
-    if len(candidates) == 1:
-        return Spec(nodes, edges, candidates[0])
-    if is_draft:
-        timed = [kind for kind, node in nodes.items() if node.time]
-        return Spec(nodes, edges, [*candidates, *timed, *nodes][0])
-    subject = "no table has"
-    if candidates:
-        subject = f"{listing(candidates)} have"
-    raise InputError(
-        f"{subject} a time and a label, so the type to classify is ambiguous; set it in a {TOML}."
-    )
+    if len(candidates) != 1 and not is_draft:
+        subject = "no table has"
+        if candidates:
+            subject = f"{listing(candidates)} have"
+        raise InputError(
+            f"{subject} a time and a label, so the type to classify is ambiguous; "
+            f"set it in a {TOML}."
+        )
+    timed = [kind for kind, node in nodes.items() if node.time]
+    return Spec(nodes, {}, [*candidates, *timed, *nodes][0])
 
 
 def guess_events(
@@ -341,32 +357,28 @@ def guess_events(
     names = source.head.column_names
     # Rows of events often have no ids; their numbers then name them.
     if "id" not in named:
-        named["id"] = _distinct_id(kind, source)
+        named["id"] = _guess_id(kind, names, source.head)
+        ids = source.head.column(named["id"]) if named["id"] else []
+        if len(ids) and pc.count_distinct(ids).as_py() < len(ids):
+            named["id"] = None
     if named["id"] is None:
         source = with_row_numbers(source)
         named["id"] = ROW
-    used = [named.get(role) for role in NodeTable.role_names] + [*(named.get("columns") or {})]
-    time = named.get("time") or _first_name(names, TIMES)
+    columns = named.get("columns") or {}
     if entities is None:
+        time = named.get("time") or _first_name(names, TIMES)
         label = named.get("label") or _first_name(names, OWN_LABELS)
-        free = [name for name in names if name not in (*used, time, label)]
+        used = {named["id"], time, label, *columns}
+        free = [name for name in names if name not in used]
         entities = find_entities(source.head, free, by_values=True)
-    keys = [column for columns in entities.values() for column in columns]
+    keys = list(chain(*entities.values()))
     _check_columns(source, keys)
     # A key becomes edges, so it is no feature as well.
-    named["columns"] = (named.get("columns") or {}) | dict.fromkeys(keys, "ignore")
+    named["columns"] = columns | dict.fromkeys(keys, "ignore")
     events = guess_nodes(kind, source, named, labelled=True, alone=True)
     if not keys or not events.time:
         return None
     return _with_entities(Spec({kind: events}, {}, kind, extended={source.name: source}), entities)
-
-
-def _distinct_id(kind: str, source: Source) -> str | None:
-    """Return the column that names each row of a table."""
-    column = _guess_id(kind, source.head.column_names, source.head)
-    if column is None or pc.count_distinct(source.head.column(column)).as_py() < len(source.head):
-        return None
-    return column
 
 
 def _with_entities(spec: Spec, entities: Mapping[str, Sequence[str]]) -> Spec:
@@ -402,17 +414,6 @@ def _link_edges(
     return edges
 
 
-def _require_target(spec: Spec, is_draft: bool) -> Spec:
-    """Return the spec; without a time and a label to classify, only a draft."""
-    target = spec.nodes[spec.target]
-    if not is_draft and not (target.label and target.time):
-        raise InputError(
-            f"no table has a time and a label; create a {TOML} with impact init, "
-            "and set them there."
-        )
-    return spec
-
-
 def guess_by_keys(
     sources: Mapping[str, Source],
     types: Mapping[str, str],
@@ -435,17 +436,7 @@ def guess_by_keys(
     keys = find_keys(entities)
     if not keys:
         return None
-    # Without a label to find, the table with the most keys is the one of events.
-    label_names = list(filter(None, [roles.get("label")])) or LABELS
-    labelled = [
-        kind
-        for kind, entity in entities.items()
-        if _first_name(entity.source.head.column_names, label_names)
-    ]
-    num_keys = Counter(key.table for key in keys)
-    by_keys = sorted(entities, key=lambda kind: (-num_keys[kind], -len(entities[kind].source.head)))
-    if target is None:
-        target = labelled[0] if len(labelled) == 1 else by_keys[0]
+    target = target or _events_of(entities, keys, roles.get("label"))
     times = {kind: _date_column(entity.source) for kind, entity in entities.items()}
     # The user's roles are those of the type to classify.
     times[target] = roles.pop("time", times[target])
@@ -453,11 +444,11 @@ def guess_by_keys(
     for key in keys:
         # Events such as results have the date of their parent, such as a race.
         if key.table == target and times[key.parent] and not times[target]:
-            entity = entities[target]
+            events = entities[target]
             parent = entities[key.parent]
             times[target] = f"{key.column}.{times[key.parent]}"
-            source = with_parent_column(entity.source, key.column, parent, str(times[key.parent]))
-            entities[target] = replace(entity, source=source)
+            source = with_parent_column(events.source, key.column, parent, str(times[key.parent]))
+            entities[target] = replace(events, source=source)
             extended[source.name] = source
     nodes = {}
     for kind, entity in entities.items():
@@ -468,49 +459,50 @@ def guess_by_keys(
             own_roles |= roles
         own_roles["columns"] = columns
         nodes[kind] = guess_nodes(kind, entity.source, own_roles, labelled=kind == target)
-    spec = Spec(nodes, _edges_of_keys(keys, entities), target, extended=extended)
-    events = nodes[target]
-    head = entities[target].source.head
-    free = [name for name in head.column_names if name not in events.columns]
-    free = [name for name in free if name not in events.roles.values()]
-    # what is named after a table but holds other values than its ids is no key
-    free = [name for name in free if not any(one.is_meant_by(name) for one in entities.values())]
-    without_table = find_entities(head, free, by_values=False)
-    ignored = {name: "ignore" for columns in without_table.values() for name in columns}
-    nodes[target] = replace(events, columns=events.columns | ignored)
-    return _with_entities(spec, without_table)
-
-
-def _edges_of_keys(
-    keys: list[ForeignKey], entities: Mapping[str, Entity]
-) -> dict[Triple, EdgeTable]:
-    """Return a relation from the parent to the row for every key."""
     edges = {}
-    for key in keys:
+    for key in keys:  # from the parent to the row
         child = entities[key.table]
         edges[key.parent, f"{key.table}_{key.column}", key.table] = EdgeTable(
-            child.source.name,
-            source=key.column,
-            target=child.id,
-            dangling="drop",
+            child.source.name, source=key.column, target=child.id, dangling="drop"
         )
-    return edges
+    head = entities[target].source.head
+    used = [*nodes[target].columns, *nodes[target].roles.values()]
+    # what is named after a table but holds other values than its ids is no key
+    free = [
+        name
+        for name in head.column_names
+        if name not in used and not any(one.is_meant_by(name) for one in entities.values())
+    ]
+    without_table = find_entities(head, free, by_values=False)
+    for name in chain(*without_table.values()):
+        nodes[target].columns[name] = "ignore"
+    return _with_entities(Spec(nodes, edges, target, extended=extended), without_table)
+
+
+def _events_of(entities: Mapping[str, Entity], keys: list[ForeignKey], label: str | None) -> str:
+    """Return the only type with a label, otherwise the one with the most keys."""
+    label_names = [label] if label else LABELS
+    labelled = [
+        kind
+        for kind, entity in entities.items()
+        if _first_name(entity.source.head.column_names, label_names)
+    ]
+    if len(labelled) == 1:
+        return labelled[0]
+    num_keys = Counter(key.table for key in keys)
+    return max(entities, key=lambda kind: (num_keys[kind], len(entities[kind].source.head)))
 
 
 def _key_of_table(name: str, kind: str, source: Source) -> str | None:
     """Return the column of a table's own ids: named after the table, or any that is distinct."""
     names = source.head.column_names
-    own = [column for column in names if column.lower() == "id"]
-    return (
-        _named_key(name, kind, names)
-        or next(iter(own), None)
-        or _guess_id(kind, names, source.head)
-    )
+    named = _named_key(name, kind, names) or _first_name(names, ["id"])
+    return named or _guess_id(kind, names, source.head)
 
 
 def _named_key(name: str, kind: str, columns: list[str]) -> str | None:
     """Return the column of ids that is named after its table."""
-    wanted = {f"{plain_name(word)}{ending}" for word in (name, kind) for ending in ("id", "key")}
+    wanted = {f"{plain_name(word)}{ending}" for word in (name, kind) for ending in KEY_ENDINGS}
     return next((column for column in columns if plain_name(column) in wanted), None)
 
 
@@ -550,15 +542,11 @@ def _types_of(
     by_name = [kind for kind in nodes if _is_named_after(column, kind)]
     if by_name or len(nodes) == 1:
         return by_name[:1] or list(nodes)
-    head = source.as_written([column]).head
-    values = texts(column, head.column(column).slice(0, 1000).drop_null())
-    matching = []
-    for kind, node in nodes.items():
-        if node.id is not None:
-            ids = tables[kind].as_written([node.id]).table.column(node.id)
-            if pc.all(pc.is_in(values, pc.unique(texts(node.id, ids)))).as_py():
-                matching.append(kind)
-    return matching
+    return [
+        kind
+        for kind, node in nodes.items()
+        if node.id and Entity(tables[kind], node.id, ()).has_ids_in(source, column)
+    ]
 
 
 def _end_columns(names: list[str], types: Iterable[str]) -> tuple[str, ...] | None:
@@ -612,9 +600,8 @@ def _guess_id(kind: str, names: list[str], table: pa.Table) -> str | None:
 
 
 def _only_date(table: pa.Table, names: list[str]) -> str | None:
-    dates = [
-        name for name in names if guess_kind(name, table.column(name).slice(0, 1000))[0] == "date"
-    ]
+    kinds = {name: guess_kind(name, table.column(name).slice(0, 1000))[0] for name in names}
+    dates = [name for name, kind in kinds.items() if kind == "date"]
     return dates[0] if len(dates) == 1 else None
 
 
@@ -625,20 +612,17 @@ def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | N
     candidates = []
     for name in names:
         column = table.column(name)
-        missing = pc.is_null(column)
-        is_partial = 0 < column.null_count < len(column)
-        if not is_partial or guess_kind(name, column)[0] not in ("category", "number"):
+        if guess_kind(name, column)[0] not in ("category", "number"):
+            continue
+        if pc.count_distinct(column).as_py() > MAX_GUESSED_CLASSES:
             continue
         # Labels of the past are known, those of the newest rows are not.
-        try:
+        missing = pc.is_null(column)
+        with suppress(pa.ArrowNotImplementedError):
             last_known = pc.max(table.column(time).filter(pc.invert(missing))).as_py()
             first_missing = pc.min(table.column(time).filter(missing)).as_py()
-        except pa.ArrowNotImplementedError:
-            continue
-        if last_known is None or first_missing is None or last_known > first_missing:
-            continue
-        if pc.count_distinct(column).as_py() <= MAX_GUESSED_CLASSES:
-            candidates.append(name)
+            if None not in (last_known, first_missing) and last_known <= first_missing:
+                candidates.append(name)
     return candidates[0] if len(candidates) == 1 else None
 
 
@@ -757,16 +741,7 @@ def _check_entries(where: str, entry: Mapping[str, Any], known: list[str]) -> No
     for name, value in entry.items():
         if name == "columns" and not isinstance(value, dict):
             raise InputError(f"{where}: columns should be a table of column names and kinds.")
-        is_free = name in (
-            "nodes",
-            "edges",
-            "columns",
-            "period",
-            "label_delay",
-            "unknown",
-            "values_of",
-        )
-        if not is_free and not isinstance(value, str):
+        if name not in NOT_TEXT and not isinstance(value, str):
             raise InputError(f"{where}: {name}={quoted(value)} should be text in quotes.")
 
 

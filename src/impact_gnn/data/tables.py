@@ -21,9 +21,10 @@ import pyarrow.ipc
 from impact_gnn import _files, _native, checks
 from impact_gnn.checks import InputError, listing, quoted
 from impact_gnn.data.foreign_keys import distinct_values
-from impact_gnn.data.ids import Ids, put_positions
+from impact_gnn.data.ids import Ids, positions
 from impact_gnn.data.sources import ROWS, Source, from_frame, plain_text, release_memory
 from impact_gnn.data.spec import (
+    EDGE_ENDS,
     EdgeTable,
     NodeTable,
     Spec,
@@ -177,15 +178,15 @@ def _graph_spec(
     dangling: str,
 ) -> tuple[Spec, list[Source]]:
     """Return the spec of tables of nodes and of edges, with roles that the user has named."""
-    columns = named["columns"]
-    if _has_types(nodes):
-        node_sources = {
-            kind: from_frame(f"nodes[{kind!r}]", table, indexed=True)
-            for kind, table in nodes.items()
-        }
-    else:
-        node_sources = {"node": from_frame("nodes", nodes, indexed=True)}
+    columns = named["columns"] or {}
+    prefix = "nodes[{!r}]"
+    if not _has_types(nodes):
+        nodes = {"node": nodes}
         columns = {"node": columns}
+        prefix = "nodes"
+    node_sources = {
+        kind: from_frame(prefix.format(kind), table, indexed=True) for kind, table in nodes.items()
+    }
     if target is not None and target not in node_sources:
         raise InputError(
             f"target={quoted(target)} is not a node type; "
@@ -195,14 +196,12 @@ def _graph_spec(
     node_tables = {}
     for kind, source in node_sources.items():
         is_candidate = target in (None, kind)
-        roles = {
-            "id": _role(named["id"], kind, node_sources),
-            "time": _role(named["time"], kind, node_sources),
-            "columns": (columns or {}).get(kind),
-        }
+        roles = {role: _role(named[role], kind, node_sources) for role in NodeTable.role_names}
+        roles["columns"] = columns.get(kind)
         if is_candidate:
-            roles["label"] = _role(named["label"], kind, node_sources)
             roles["unknown"] = named["unknown"]
+        else:
+            del roles["label"]
         node_tables[kind] = guess_nodes(
             kind,
             source,
@@ -636,8 +635,8 @@ class EdgeRows:
     name: str
     notes: list[str]
     index: np.ndarray
-    weight: np.ndarray | None
-    time: np.ndarray | None
+    weight: np.ndarray | None = None
+    time: np.ndarray | None = None
     period: np.ndarray | None = None
 
     @classmethod
@@ -651,48 +650,40 @@ class EdgeRows:
         if unused and source.name not in [end.name for end in ends]:
             notes.append(f"  {', '.join(unused)}: ignored, edges have no features")
         source = source.as_written([spec.source, spec.target])
-        num_rows = 0
-        parts: list[np.ndarray] = []
-        for table in _edge_tables(source, columns, folder):
-            part = _join(table, spec, ends, num_rows)
-            if folder is not None:
-                path = folder / f"part-{len(parts)}.npy"
-                _files.save_array(path, part)
-                part = _files.open_array(path)
-                release_memory()
-            parts.append(part)
-            num_rows += table.num_rows
-        arrays = sort_edges(parts, folder)
-        dropped = num_rows - arrays["index"].shape[1]
-        if dropped:
-            notes.append(f"  {dropped:,} edges to missing nodes were dropped")
-        return cls(
-            name=source.name,
-            notes=notes,
-            index=arrays["index"],
-            weight=arrays.get("weight"),
-            time=arrays.get("time"),
-        )
+        edges, num_rows = _read_edges(source, spec, ends, folder)
+        if len(edges) < num_rows:
+            notes.append(f"  {num_rows - len(edges):,} edges to missing nodes were dropped")
+        return cls(source.name, notes, **sort_edges(edges, folder))
 
     def arrays(self) -> dict[str, Any]:
         return {"edge_index": self.index, "weight": self.weight, "time": self.period}
 
 
-def _edge_tables(source: Source, columns: list[str], folder: Path | None) -> Iterator[pa.Table]:
-    """Yield the whole table; with a folder, in parts of about `EDGES_AT_ONCE` rows."""
+def _read_edges(
+    source: Source, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], folder: Path | None
+) -> tuple[np.ndarray, int]:
+    """Return edges as records [E], and the number of rows; with a folder, mapped from a file."""
     if folder is None:
-        yield source.table
-        return
-    batches: list[pa.RecordBatch] = []
+        return _join(source.table, spec, ends, 0), source.table.num_rows
+    folder.mkdir(parents=True)
+    path = folder / "edges"
     num_rows = 0
-    for batch in source.batches():
-        if num_rows >= EDGES_AT_ONCE:
-            yield pa.Table.from_batches(batches)
-            batches = []
-            num_rows = 0
-        batches.append(batch.select(columns))
-        num_rows += batch.num_rows
-    yield pa.Table.from_batches(batches) if batches else source.head
+    edges = _join(source.head.slice(0, 0), spec, ends, 0)
+    with path.open("wb") as file:
+        for batch in source.batches():
+            part = _join(pa.Table.from_batches([batch]), spec, ends, num_rows)
+            if num_rows and part.dtype != edges.dtype:
+                raise InputError(
+                    f"the times of {source.name} are dates in some rows and numbers in others; "
+                    "use one kind."
+                )
+            edges = part
+            file.write(edges.tobytes())
+            num_rows += batch.num_rows
+    # An empty file cannot be mapped.
+    if path.stat().st_size:
+        edges = np.memmap(path, edges.dtype, mode="r")
+    return edges, num_rows
 
 
 def _join(
@@ -706,14 +697,16 @@ def _join(
         present = (pc.is_valid(table.column(end)) for end in (spec.source, spec.target))
         table = plain_text(table).filter(pc.and_(*present))  # which views of text do not support
     columns = spec.columns_of(table)
-    arrays: dict[str, np.ndarray] = {}
-    tasks = []
-    for role, end in zip(("source", "target"), ends, strict=True):
-        arrays[role] = np.empty(table.num_rows, index_type(end.size))
-        tasks.append((columns[role], end.key, end.name, arrays[role]))
+    both_ends = list(zip(EDGE_ENDS, ends, strict=True))
+    arrays = dict.fromkeys(EDGE_ENDS, np.empty(0))
+
+    def look_up(role: str, end: NodeRows) -> None:
+        position = positions(columns[role], end.key, end.name)
+        arrays[role] = position.astype(index_type(end.size), copy=False)
+
     # Both ends in threads: Arrow's lookups release Python's lock.
-    _native.run(put_positions, tasks, None)
-    for role, end in zip(("source", "target"), ends, strict=True):
+    _native.run(look_up, both_ends, None)
+    for role, end in both_ends:
         missing = arrays[role] < 0
         if missing.any() and spec.dangling == "refuse":
             row = int(missing.argmax())
@@ -736,48 +729,42 @@ def _join(
     return edges[~is_dangling] if is_dangling.any() else edges
 
 
-def sort_edges(parts: list[np.ndarray], folder: Path | None) -> dict[str, np.ndarray]:
+def sort_edges(edges: np.ndarray, folder: Path | None) -> dict[str, np.ndarray]:
     """Return the arrays of edges sorted by target, source, time and weight.
 
     With a folder, arrays are files in it, and edges are sorted in ranges of targets that have
     about `EDGES_AT_ONCE` edges.
     """
-    num_targets = 1 + max(int(part["target"].max(initial=0)) for part in parts)
+    num_targets = 1 + int(edges["target"].max(initial=0))
     borders = [0, num_targets]
     if folder is not None:
-        counts = sum(np.bincount(part["target"], minlength=num_targets) for part in parts)
-        borders = _native.spans(np.append(0, np.cumsum(counts)), EDGES_AT_ONCE).tolist()
-    names = parts[0].dtype.names or ()
-    index_dtype = np.result_type(parts[0]["source"], parts[0]["target"])
-    num_edges = sum(map(len, parts))
-    arrays = {"index": _new_array(folder, "index", index_dtype, (2, num_edges))}
-    for name in names[2:]:  # weight and time
-        arrays[name] = _new_array(folder, name, parts[0][name].dtype, (num_edges,))
+        counts = np.zeros(num_targets + 1, np.int64)  # the first entry stays 0
+        for part in _native.blocks(edges):
+            counts[1:] += np.bincount(edges["target"][part], minlength=num_targets)
+        borders = _native.spans(np.cumsum(counts), EDGES_AT_ONCE).tolist()
+    index_type = np.result_type(edges["source"], edges["target"])
+    arrays = {"index": _new_array(folder, "index", index_type, (2, len(edges)))}
+    minor = (edges.dtype.names or ())[2:]  # weight and time
+    for name in minor:
+        arrays[name] = _new_array(folder, name, edges.dtype[name], (len(edges),))
     begin = 0
     for low, high in pairwise(borders):
-        inside = parts
+        rows = edges
         if len(borders) > 2:
-            inside = [part[(part["target"] >= low) & (part["target"] < high)] for part in parts]
-            _native.release(*parts)
-        edges = _sorted(inside[0] if len(inside) == 1 else np.concatenate(inside))
-        end = begin + len(edges)
-        arrays["index"][:, begin:end] = edges["source"], edges["target"]
-        for name in names[2:]:
-            arrays[name][begin:end] = edges[name]
+            parts = (edges[part] for part in _native.blocks(edges))
+            rows = np.concatenate(
+                [part[(part["target"] >= low) & (part["target"] < high)] for part in parts]
+            )
+        # Target and source as one number: sorting one key is faster than two.
+        source = rows["source"]
+        pair = rows["target"].astype(np.int64) * (int(source.max(initial=0)) + 1) + source
+        rows = rows[np.lexsort([*(rows[name] for name in minor), pair])]
+        end = begin + len(rows)
+        arrays["index"][:, begin:end] = rows["source"], rows["target"]
+        for name in minor:
+            arrays[name][begin:end] = rows[name]
         begin = end
     return arrays
-
-
-def _sorted(edges: np.ndarray) -> np.ndarray:
-    """Sort edges by target, source, time and weight."""
-    source = edges["source"]
-    # Target and source as one number: sorting one key is faster than two.
-    pair = edges["target"].astype(np.int64) * (int(source.max(initial=0)) + 1) + source
-    minor = [edges[name] for name in (edges.dtype.names or ())[2:]]
-    steps = np.diff(pair)
-    if (steps > 0).all() or (not minor and (steps >= 0).all()):
-        return edges
-    return edges[np.lexsort((*minor, pair))]
 
 
 def _new_array(folder: Path | None, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:

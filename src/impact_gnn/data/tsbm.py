@@ -14,7 +14,7 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
-from impact_gnn.data.drawing import Draw
+from impact_gnn.data.drawing import Draw, draw_features
 from impact_gnn.graph import TemporalGraph
 
 PROTOCOLS = ("text", "released")
@@ -99,7 +99,7 @@ class TSBM:
         seed = checks.at_least("seed", self.seed if seed is None else seed, 0)
         draw = Draw(self, seed, np.dtype(np.int64))
         return TemporalGraph(
-            x=np.concatenate(list(draw.feature_chunks())),
+            x=draw_features(self, draw.label, np.random.default_rng(draw.feature_seed)),
             y=draw.label.astype(np.int64),
             time=self.start + draw.period.astype(np.int64),
             edge_index=draw.pairs.edges(),

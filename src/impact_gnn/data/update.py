@@ -79,10 +79,11 @@ def update(
         for triple, table in spec.edges.items()
     }
     # labels of other types have no names, and are not used
-    labels = {kind: np.full(rows[kind].size, -1) for kind in graph.nodes} | {graph.target: label}
     nodes = {
-        kind: _new_nodes(saved, rows[kind], labels[kind]) for kind, saved in graph.nodes.items()
+        kind: _new_nodes(saved, rows[kind], np.full(rows[kind].size, -1))
+        for kind, saved in graph.nodes.items()
     }
+    nodes[graph.target] = _new_nodes(graph.nodes[graph.target], rows[graph.target], label)
     append(root, nodes, edges, num_labels=num_labels, label_names=names)
     return load(root)
 
@@ -150,9 +151,10 @@ def _read_nodes(
             )
     if rows.time is not None:
         rows.time, rows.period = _in_periods(rows.time, graph.periods)
+    width = None if matrix is None else matrix.shape[1]
     if saved.columns is not None:
         rows.features = _columns_like(saved.columns, rows)
-    elif _shape(rows.features)[1:] != _shape(saved.features)[1:]:
+    elif width != saved.num_features:
         raise InputError(
             f"the features of {kind} are a matrix of {saved.num_features} columns in the graph; "
             "put a features.npy of this width, with a row per new node, next to the tables."
@@ -160,18 +162,12 @@ def _read_nodes(
     return rows
 
 
-def _shape(features: Any) -> tuple[int, ...]:
-    return np.shape(features)
-
-
 def _in_periods(time: np.ndarray, periods: Periods | None) -> tuple[np.ndarray, np.ndarray]:
     """Return times, as dates if the periods are of dates, and the periods they fall into."""
     rule = periods or "whole"
     time, _ = numbers_as_dates(time, rule)
     choose(time, None, rule)  # refuses another kind of time
-    if periods is None:
-        return time, time
-    return time, periods.of(time)
+    return time, time if periods is None else periods.of(time)
 
 
 def _columns_like(saved: Columns, rows: NodeRows) -> Columns:
@@ -285,20 +281,14 @@ def _new_nodes(saved: Nodes, rows: NodeRows, label: np.ndarray) -> NewNodes:
     """Return the arrays of new nodes, one for each that the saved nodes have."""
     if rows.size == 0:
         return NewNodes(0, {})
-    arrays: dict[str, Any] = {"y": label, "time": rows.period, "x": rows.features}
+    arrays: dict[str, Any] = {"y": label, "time": rows.period}
     if rows.time is not None:
         arrays["timestamp"] = exact_times(rows.time)
     if rows.ids is not None:
         arrays["ids"] = rows.ids.names
-    present: dict[str, Any] = {
-        "y": saved.y,
-        "time": saved.time,
-        "timestamp": saved.timestamp,
-        "ids": saved.ids,
-    }
-    if saved.columns is None:
-        present["x"] = saved.features
-    wanted = {name: arrays[name] for name, values in present.items() if values is not None}
-    if isinstance(rows.features, Columns):
-        return NewNodes(rows.size, wanted, rows.features)
-    return NewNodes(rows.size, wanted)
+    columns = rows.features
+    if not isinstance(columns, Columns):
+        arrays["x"] = columns
+        columns = None
+    wanted = {name: values for name, values in arrays.items() if getattr(saved, name) is not None}
+    return NewNodes(rows.size, wanted, columns)

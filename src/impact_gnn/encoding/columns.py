@@ -103,9 +103,8 @@ class Columns:
 
     def before(self, known: np.ndarray | None) -> Columns:
         """Return the same rows with another mask of rows to learn from; None for all."""
-        is_same = known is self.known
-        if known is not None and self.known is not None:
-            is_same = np.array_equal(known, self.known)
+        # The same rows share an encoder; None is equal to None.
+        is_same = np.array_equal(known, self.known)  # type: ignore[arg-type]
         return self if is_same else replace(self, known=known)
 
     def guess_kind(self, name: str) -> tuple[str, str]:

@@ -246,14 +246,11 @@ class Text(Part):
         return cls(name, weights.idf_.astype(np.float32), reduced.components_.astype(np.float32))
 
     def encode(self, block: Block) -> np.ndarray:
-        counts = word_counts(self.name, block)
-        values = (1 + np.log(counts.data)) * self.idf[counts.indices]
-        # Texts are scaled to length 1, as the transformer does.
-        row = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-        length = np.sqrt(np.bincount(row, values**2, counts.shape[0]))
-        counts = counts.copy()
-        counts.data = (values / length[row]).astype(np.float32)
-        return np.asarray(counts @ self.directions.T)
+        from sklearn.feature_extraction.text import TfidfTransformer
+
+        weights = TfidfTransformer(sublinear_tf=True)
+        weights.idf_ = self.idf
+        return np.asarray(weights.transform(word_counts(self.name, block)) @ self.directions.T)
 
 
 def word_counts(name: str, block: Block) -> Any:

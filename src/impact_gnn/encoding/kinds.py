@@ -19,6 +19,7 @@ MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", r"\N")
 """Text that means missing, in a file and in a category."""
 
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
+FRACTION_ZEROS = r"(\.\d*[1-9])0+(Z?)$|\.0*(Z?)$"
 COMMA = r"^[-+]?\d+,\d+$"
 LOOK = 10_000  # values that a guess is based on
 MOSTLY = 0.8  # share of numbers from which a column of text was probably meant as numbers
@@ -162,9 +163,9 @@ def texts(name: str, column: Column) -> pa.Array:
     # Value by value: a part of a column is read as the whole column is.
     try:
         text = one_array(column.cast(pa.large_string()))
-        if pa.types.is_temporal(kind):  # one text, whatever the unit
-            text = pc.replace_substring_regex(text, r"(\.\d*?)0+(Z?)$", r"\1\2")
-            text = pc.replace_substring_regex(text, r"\.(Z?)$", r"\1")
+        if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):  # one text for all units
+            text = pc.replace_substring_regex(text, FRACTION_ZEROS, r"\1\2\3")
+        if pa.types.is_temporal(kind):
             text = pc.replace_substring_regex(text, r" 00:00:00Z?$", "")
         if pa.types.is_floating(kind):
             values = one_array(column)
@@ -172,9 +173,6 @@ def texts(name: str, column: Column) -> pa.Array:
             is_whole = pc.and_(fits_integer, pc.equal(pc.floor(values), values))
             integers = pc.if_else(is_whole, values, None).cast(pa.int64())
             text = pc.coalesce(integers.cast(pa.large_string()), text)
-        if pa.types.is_decimal(kind):
-            text = pc.replace_substring_regex(text, r"(\.\d*?)0+$", r"\1")
-            text = pc.replace_substring_regex(text, r"\.$", "")
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise retyped(name, column, "text") from None
     return text

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numba import njit
+from scipy.sparse import csr_array
 
 from impact_gnn import _native, checks
 from impact_gnn._native import plain_view
 from impact_gnn.checks import InputError
-
-PIECE = 1 << 20  # edges that one task merges
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,25 +129,16 @@ def build_csr(
 
 def merged(csr: CSR) -> CSR:
     """One edge per source and target, weights added up, sources increasing within a row."""
-    weight = np.empty(0, np.float32) if csr.weight is None else csr.weight.copy()
-    indptr = plain_view(csr.indptr)
-    indices = plain_view(csr.indices).copy()
-    counts = np.empty(csr.num_targets, np.int64)  # distinct sources of every row
-    spans = list(pairwise(int(border) for border in _native.spans(csr.indptr, PIECE)))
-    _native.run(_merge_rows, [(*span, indptr, (indices, weight), counts) for span in spans], None)
-    borders = np.concatenate([[0], np.cumsum(counts)])
-    if borders[-1] < csr.num_edges:
-        packed = np.empty(borders[-1], indices.dtype)
-        packed_weight = np.empty(borders[-1] if len(weight) else 0, weight.dtype)
-        arrays = (indices, weight, packed, packed_weight)
-        _native.run(_pack_rows, [(*span, indptr, borders, arrays) for span in spans], None)
-        indices = packed
-        weight = packed_weight
+    # scipy adds up the values of equal sources; without weights, of one byte each.
+    values = np.zeros(csr.num_edges, np.int8) if csr.weight is None else csr.weight.copy()
+    shape = (csr.num_targets, max(csr.num_sources, 1))
+    matrix = csr_array((values, csr.indices.copy(), csr.indptr.copy()), shape=shape)
+    matrix.sum_duplicates()
     return replace(
         csr,
-        indptr=borders,
-        indices=indices,
-        weight=None if csr.weight is None else weight,
+        indptr=matrix.indptr.astype(np.int64),
+        indices=matrix.indices.astype(csr.indices.dtype),
+        weight=None if csr.weight is None else matrix.data,
     )
 
 
@@ -209,45 +198,6 @@ def _group_by_target(edges, indptr, indices, weights):  # type: ignore[no-untype
         if len(weight):
             weights[place[row]] = weight[e]
         place[row] += 1
-
-
-@njit(nogil=True, cache=True)
-def _merge_rows(first, last, indptr, edges, counts):  # type: ignore[no-untyped-def]
-    """Sorts the sources of rows first .. last−1; distinct ones go to the front of their row."""
-    indices, weight = edges
-    weighted = len(weight) > 0
-    for v in range(first, last):
-        begin = indptr[v]
-        end = indptr[v + 1]
-        if weighted:
-            # stable: weights are added in the order given
-            order = np.argsort(indices[begin:end], kind="mergesort")
-            weight[begin:end] = weight[begin:end][order]
-            indices[begin:end] = indices[begin:end][order]
-        else:
-            indices[begin:end].sort()
-        at = begin - 1
-        for e in range(begin, end):
-            if e > begin and indices[e] == indices[at]:
-                if weighted:
-                    weight[at] += weight[e]
-            else:
-                at += 1
-                indices[at] = indices[e]
-                if weighted:
-                    weight[at] = weight[e]
-        counts[v] = at + 1 - begin
-
-
-@njit(nogil=True, cache=True)
-def _pack_rows(first, last, indptr, borders, arrays):  # type: ignore[no-untyped-def]
-    """Moves the distinct sources of rows first .. last−1 to their final places."""
-    indices, weight, packed, packed_weight = arrays
-    for v in range(first, last):
-        for k in range(borders[v + 1] - borders[v]):
-            packed[borders[v] + k] = indices[indptr[v] + k]
-            if len(weight):
-                packed_weight[borders[v] + k] = weight[indptr[v] + k]
 
 
 @njit(nogil=True, cache=True)

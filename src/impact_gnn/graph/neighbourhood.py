@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -58,11 +59,10 @@ def neighbourhood(
 
 def _taken(nodes: Nodes, positions: np.ndarray) -> Nodes:
     """Return the nodes at some positions; raw columns without the rest of their table."""
+    taken = nodes.take(positions)
     if nodes.columns is None:
-        return nodes.take(positions)
-    return replace(
-        replace(nodes, features=None).take(positions), features=nodes.columns.copied(positions)
-    )
+        return taken
+    return replace(taken, features=nodes.columns.copied(positions))
 
 
 def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence[Any]) -> Relation:
@@ -70,10 +70,7 @@ def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence
     place = np.sort(np.concatenate([np.empty(0, np.int64), *edges]))
     place = place[np.diff(place, prepend=-1) > 0]  # many times as fast as np.unique
     ends = [number[row[place]] for number, row in zip(numbers, relation.edge_index, strict=True)]
-    weight, time = (
-        None if values is None else values[place] for values in (relation.weight, relation.time)
-    )
-    return Relation(np.stack(ends), weight, time)
+    return relation.selected(np.stack(ends), place)
 
 
 def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -> np.ndarray:
@@ -87,28 +84,22 @@ def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -
         array([2, 0])
     """
     kind = kind or graph.target
-    part = graph.nodes[kind]
-    ids = part.ids
+    ids = graph.nodes[kind].ids
     if ids is None:
-        ids = np.arange(part.num_nodes)
+        ids = np.arange(graph.nodes[kind].num_nodes)
     names = [str(name) for name in np.asarray(node_ids).reshape(-1).tolist()]
     if not names:
         raise InputError(f"no {kind} ids were passed; pass at least one.")
-    is_number = ids.dtype.kind in "iu"
-    unknown = [name for name in names if is_number and not name.lstrip("-").isdigit()]
-    if not unknown:
-        wanted = np.array(names)
-        if is_number:
-            wanted = np.array([int(name) for name in names])
-        # [N]: for every node the place of its id among the sorted wanted ones
-        sorted_ids, place = np.unique(wanted, return_inverse=True)
-        candidate = np.searchsorted(sorted_ids, ids).clip(max=len(sorted_ids) - 1)
-        nodes = np.flatnonzero(sorted_ids[candidate] == ids)
-        # and back: for every wanted id its node
-        position = np.full(len(sorted_ids), -1)
-        position[candidate[nodes]] = nodes
-        unknown = [names[k] for k in np.flatnonzero(position[place] < 0)]
-    if unknown:
-        examples = f"the {part.num_nodes:,} ids look like {listing(ids[:3].tolist())}"
-        raise InputError(f"no {kind} has the id {unknown[0]!r}; {examples}.")
-    return position[place]
+    if ids.dtype.kind in "iu":
+        numbers = [int(name) for name in names if re.fullmatch(r"-?\d+", name)]
+        names = [str(number) for number in numbers] if len(numbers) == len(names) else names
+        nodes = np.flatnonzero(np.isin(ids, numbers))
+    else:
+        nodes = np.flatnonzero(np.isin(ids, names))
+    # Only ids that are wanted become text.
+    position = {str(name): node for name, node in zip(ids[nodes], nodes, strict=True)}
+    for name in names:
+        if name not in position:
+            examples = f"the {len(ids):,} ids look like {listing(ids[:3].tolist())}"
+            raise InputError(f"no {kind} has the id {name!r}; {examples}.")
+    return np.array([position[name] for name in names])

@@ -182,9 +182,19 @@ class Relation:
 
     @classmethod
     def checked(
-        cls, name: str, arrays: Mapping[str, Any], nodes: Mapping[str, Nodes], triple: Triple
+        cls, triple: Any, arrays: Any, nodes: Mapping[str, Nodes], name: str = ""
     ) -> Relation:
-        """A relation from what a user gave."""
+        """A relation from a mapping of its arrays, its edges, or edges and weights."""
+        is_named = isinstance(triple, tuple) and list(map(type, triple)) == [str, str, str]
+        if not is_named or not {triple[0], triple[2]} <= nodes.keys():
+            raise InputError(
+                f"{checks.quoted(triple)} does not name a relation; write "
+                f"(source type, name, target type) with types among {listing(list(nodes))}."
+            )
+        name = name or "-".join(triple)
+        if not isinstance(arrays, Mapping):
+            pair = arrays if isinstance(arrays, tuple) and len(arrays) == 2 else (arrays,)
+            arrays = dict(zip(storage.EDGE_ARRAYS, pair, strict=False))
         unknown = [entry for entry in arrays if entry not in storage.EDGE_ARRAYS]
         if unknown:
             raise InputError(
@@ -204,6 +214,11 @@ class Relation:
     @property
     def num_edges(self) -> int:
         return self.edge_index.shape[1]
+
+    def selected(self, edge_index: np.ndarray, place: np.ndarray) -> Relation:
+        """The edges at the positions `place`, with new numbers of their nodes."""
+        rest = (None if values is None else values[place] for values in (self.weight, self.time))
+        return Relation(edge_index, *rest)
 
     def upto(
         self, t: int, numbers: Sequence[np.ndarray | None], part: slice = slice(None)
@@ -273,21 +288,17 @@ def classes(
         if 2 * len(codes) < nodes.y.max():
             y = np.where(nodes.y >= 0, np.searchsorted(codes, nodes.y), -1)
             return replace(nodes, y=y), len(codes), codes.tolist()
-    return nodes, _class_count(nodes, num_labels, label_names), label_names
-
-
-def _class_count(nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None) -> int:
     if label_names is not None:
         num_labels = _check_label_names(label_names, num_labels)
     largest = -1 if nodes.y is None else int(nodes.y.max())
     if num_labels is None:
-        return largest + 1
+        num_labels = largest + 1
     if largest >= num_labels:
         raise InputError(
             f"y contains {largest}, but there are {num_labels} classes; "
             f"labels run from 0 to {num_labels - 1}."
         )
-    return num_labels
+    return nodes, num_labels, label_names
 
 
 def _check_label_names(label_names: Sequence[Any], num_labels: int | None) -> int:

@@ -31,9 +31,11 @@ CHANCE = (
     1e-3  # probability below which nodes without a label at the end of a period are no accident
 )
 DAY = 86_400_000_000  # microseconds
-LENGTHS = {"week": 7 * DAY, "day": DAY, "hour": DAY // 24}
-MONTHS = {"year": 12, "quarter": 3, "month": 1}
 MONDAY = 4 * DAY  # 1970 began on a Thursday; weeks begin on Mondays
+LENGTHS = {"week": (7 * DAY, MONDAY), "day": (DAY, 0), "hour": (DAY // 24, 0)}
+"""Lengths of units and the beginning of their period 0, in microseconds."""
+MONTHS = {"year": 12, "quarter": 3, "month": 1}
+NUMPY_UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ class Periods:
             return 12 // MONTHS[self.unit] * 1970 + months // MONTHS[self.unit]
         number = values.astype("M8[us]").astype(np.int64) if self.dated else values
         if self.unit in LENGTHS:
-            return (number - (MONDAY if self.unit == "week" else 0)) // LENGTHS[self.unit]
+            length, origin = LENGTHS[self.unit]
+            return (number - origin) // length
         # Values before the first bin belong to it; later ones go on in bins of the usual width.
         inside = np.maximum(np.searchsorted(np.array(self.starts), number, side="right") - 1, 0)
         beyond = len(self.starts) + np.maximum(number - self.end, 0) // self._width
@@ -79,7 +82,8 @@ class Periods:
             months = (int(period) - 12 // MONTHS[self.unit] * 1970) * MONTHS[self.unit]
             return np.datetime64(months, "M").astype("M8[us]")
         if self.unit in LENGTHS:
-            number: float = period * LENGTHS[self.unit] + (MONDAY if self.unit == "week" else 0)
+            length, origin = LENGTHS[self.unit]
+            number: float = period * length + origin
         elif (place := period - self.first) < len(self.starts):
             number = self.starts[max(place, 0)]
         else:
@@ -97,11 +101,7 @@ class Periods:
             return f"{period // 4}-Q{period % 4 + 1}"
         if self.unit == "week":
             return first.item().strftime("%G-W%V")
-        return str(
-            first.astype(
-                {"year": "M8[Y]", "month": "M8[M]", "day": "M8[D]", "hour": "M8[h]"}[self.unit]
-            )
-        )
+        return str(first.astype(f"M8[{NUMPY_UNITS[self.unit]}]"))
 
     def cutoff(self, value: Any) -> int:
         """The period that begins at a date, or has this name; refuses a date within a period."""
@@ -162,7 +162,9 @@ def choose(
             raise InputError(
                 f"the times are {came}, but the periods are of {known}; pass the same kind of time."
             )
-        return rule, f"{_called(rule)}, as given"
+        if rule.unit == "bins":
+            return rule, f"{len(rule.starts)} bins, as given"
+        return rule, f"a period is a {rule.unit}, as given"
     count = _count(rule)
     if count is None and rule not in (None, *RULES):
         raise InputError(
@@ -204,14 +206,14 @@ def choose(
         periods = _split(number, past, unit, border)
         return periods, f"{sentence}; one begins where labels end (--period or period=)"
     starts = _starts(number, past, count, cut)
-    first = 0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1)
     periods = Periods(
-        "bins", dated, tuple(float(start) for start in starts), float(number.max()), first
+        unit="bins",
+        dated=dated,
+        starts=tuple(starts.astype(float).tolist()),
+        end=float(number.max()),
+        first=0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1),
     )
-    return (
-        periods,
-        f"{distinct:,} distinct times in {len(starts)} periods of about equal size",
-    )
+    return periods, f"{distinct:,} distinct times in {len(starts)} periods of about equal size"
 
 
 def _count(rule: Any) -> int | None:
@@ -352,18 +354,10 @@ def _quantiles(number: np.ndarray, count: int) -> np.ndarray:
     return ordered[np.arange(count) * len(ordered) // count]
 
 
-def _called(periods: Periods) -> str:
-    return (
-        f"{len(periods.starts)} bins" if periods.unit == "bins" else f"a period is a {periods.unit}"
-    )
-
-
 def _short(moment: Any) -> str:
-    return (
-        str(moment).removesuffix(".000000").removesuffix("T00:00:00")
-        if isinstance(moment, np.datetime64)
-        else f"{moment:g}"
-    )
+    if not isinstance(moment, np.datetime64):
+        return f"{moment:g}"
+    return str(moment).removesuffix(".000000").removesuffix("T00:00:00")
 
 
 def _point(value: Any, dated: bool) -> Any:

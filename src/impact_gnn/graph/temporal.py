@@ -85,7 +85,7 @@ class TemporalGraph:
         num_labels = None if num_labels is None else checks.class_count(num_labels)
         nodes = {"node": Nodes.checked("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
         arrays = {"edge_index": edge_index, "weight": edge_weight, "time": edge_time}
-        relations = {HOMOGENEOUS: Relation.checked("edge_index", arrays, nodes, HOMOGENEOUS)}
+        relations = {HOMOGENEOUS: Relation.checked(HOMOGENEOUS, arrays, nodes, "edge_index")}
         nodes["node"], count, label_names = classes(nodes["node"], num_labels, label_names)
         self._set(
             nodes=nodes,
@@ -93,7 +93,9 @@ class TemporalGraph:
             target="node",
             num_labels=count,
             label_names=label_names,
+            cutoff=None,
             periods=periods,
+            label_delay=0.0,
         )
 
     @classmethod
@@ -161,18 +163,21 @@ class TemporalGraph:
                 f"the target type {target!r} has no time; pass nodes[{target!r}]['time']."
             )
         relations = {
-            triple: _checked_relation(triple, arrays, checked) for triple, arrays in edges.items()
+            triple: Relation.checked(triple, arrays, checked) for triple, arrays in edges.items()
         }
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
-        return cls.__new__(cls)._set(
+        out = cls.__new__(cls)
+        out._set(
             nodes=checked,
             relations=relations,
             target=target,
             num_labels=count,
             label_names=label_names,
+            cutoff=None,
             periods=periods,
             label_delay=checks.label_delay(label_delay),
         )
+        return out
 
     # -- what is in it
 
@@ -354,9 +359,8 @@ class TemporalGraph:
                 cross_time_share[name] = num_unequal / relation.num_edges
             time = relation.time
             if time is not None and relation.num_edges:
-                first = min(time[block].min() for block in _native.blocks(time))
-                last = max(time[block].max() for block in _native.blocks(time))
-                edge_times[name] = self.name_of(int(first)), self.name_of(int(last))
+                ends = (int(time.min()), int(time.max()))
+                edge_times[name] = self.name_of(ends[0]), self.name_of(ends[1])
         return GraphSummary(
             num_nodes={kind: part.num_nodes for kind, part in self.nodes.items()},
             num_edges={"-".join(triple): part.num_edges for triple, part in self.relations.items()},
@@ -433,11 +437,7 @@ class TemporalGraph:
         numbers = self.numbers_upto(t, keep)
         for triple, part in self.relations.items():
             ends = [numbers[kind] for kind in (triple[0], triple[2])]
-            edge_index, place = part.upto(t, ends)
-            rest = (
-                None if values is None else values[place] for values in (part.weight, part.time)
-            )
-            relations[triple] = Relation(edge_index, *rest)
+            relations[triple] = part.selected(*part.upto(t, ends))
         return self.with_parts(nodes, relations, upto=t)
 
     def positions_upto(self, t: int) -> dict[str, np.ndarray | None]:
@@ -486,12 +486,11 @@ class TemporalGraph:
             # A neighbourhood may hold targets only; its graph was checked.
             checks.chronology(self.time, self.y, cutoff, self.name_of)
         nodes = {
-            kind: part
-            if part.time is None and part.features is None
-            else part.masked(cutoff, self.known_before(kind, cutoff))
+            kind: part.masked(cutoff, self.known_before(kind, cutoff))
             for kind, part in self.nodes.items()
+            if part.time is not None or part.features is not None
         }
-        view = self._same_edges(nodes, cutoff)
+        view = self._with_nodes(nodes, cutoff=cutoff)
         # A class that occurs only after the cutoff would tell that it exists.
         return view.with_visible_classes() if self.cutoff is None else view
 
@@ -644,19 +643,17 @@ class TemporalGraph:
         self,
         nodes: dict[str, Nodes],
         relations: dict[Triple, Relation],
-        cutoff: int | None = None,
         *,
         upto: int | None = None,
+        **settings: Any,
     ) -> TemporalGraph:
         """A graph of parts that were checked before, with this one's target, classes and periods.
 
-        The cutoff is this one's by default. `upto` is the last time, if the nodes were selected by
-        time.
+        `settings` replace those of this graph. `upto` is the last time, if the nodes were selected
+        by time.
         """
-        settings = self._settings()
-        if cutoff is not None:
-            settings["cutoff"] = cutoff
-        out = TemporalGraph.__new__(TemporalGraph)._set(nodes, relations, **settings)
+        out = TemporalGraph.__new__(TemporalGraph)
+        out._set(nodes, relations, **(self._settings() | settings))
         if self.is_neighbourhood:
             out.__dict__.update(is_neighbourhood=True, timeline=self.timeline.only(nodes, upto))
         return out
@@ -664,7 +661,8 @@ class TemporalGraph:
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, a row per node."""
         x = checks.features("x", x, self.num_nodes)
-        return self._with(replace(self.nodes[self.target], features=x, ready=False))
+        part = replace(self.nodes[self.target], features=x, ready=False)
+        return self._with_nodes({self.target: part})
 
     def encoded(self, encoders: Mapping[str, Encoder] | None = None) -> TemporalGraph:
         """The graph with features that models read, by encoders fitted elsewhere or the view's own.
@@ -675,17 +673,14 @@ class TemporalGraph:
         if all(part.features is None or part.ready for part in self.nodes.values()):
             return self
         fitted = encoders or {}
-        return self._same_edges(
+        return self._with_nodes(
             {kind: part.encoded(fitted.get(kind)) for kind, part in self.nodes.items()}
         )
 
     def with_labels(self, y: Any) -> TemporalGraph:
         """The same graph with other labels for the target type, −1 where unknown."""
-        return self._with(
-            replace(
-                self.nodes[self.target], y=checks.labels("y", y, self.num_nodes, self.num_labels)
-            )
-        )
+        y = checks.labels("y", y, self.num_nodes, self.num_labels)
+        return self._with_nodes({self.target: replace(self.nodes[self.target], y=y)})
 
     def only(self, kinds: Sequence[str], triples: Sequence[Triple]) -> TemporalGraph:
         """The graph of some of its types and relations, in this order."""
@@ -732,22 +727,14 @@ class TemporalGraph:
     ) -> TemporalGraph:
         """With `code[k]` in the place of label k, and these classes."""
         part = self.nodes[self.target]
-        # the last is that of −1
-        y = None if part.y is None else np.append(code, -1)[part.y].astype(np.int64)
-        out = self._with(replace(part, y=y))
-        out.__dict__.update(
-            num_labels=num_labels, label_names=None if names is None else tuple(names)
-        )
-        return out
+        if part.y is not None:
+            # the last is that of −1
+            part = replace(part, y=np.append(code, -1)[part.y].astype(np.int64))
+        return self._with_nodes({self.target: part}, num_labels=num_labels, label_names=names)
 
-    def _with(self, part: Nodes) -> TemporalGraph:
-        return self._same_edges(
-            {kind: part if kind == self.target else other for kind, other in self.nodes.items()}
-        )
-
-    def _same_edges(self, nodes: dict[str, Nodes], cutoff: int | None = None) -> TemporalGraph:
-        out = self.with_parts(nodes, dict(self.relations), cutoff)
-        # the same edges and times
+    def _with_nodes(self, nodes: Mapping[str, Nodes], **settings: Any) -> TemporalGraph:
+        """The same edges and times, with other nodes of some types and other settings."""
+        out = self.with_parts({**self.nodes, **nodes}, dict(self.relations), **settings)
         out.__dict__.update(_csr=self._csr, _known=self._known, _edges_at=self._edges_at)
         return out
 
@@ -825,32 +812,20 @@ class TemporalGraph:
         return self.relations[self.relation_name(None)]
 
     def _set(
-        self,
-        nodes: dict[str, Nodes],
-        relations: dict[Triple, Relation],
-        target: str,
-        num_labels: int,
-        label_names: Sequence[Any] | None,
-        cutoff: int | None = None,
-        periods: Periods | None = None,
-        label_delay: float = 0.0,
-    ) -> TemporalGraph:
-        """Fill a new graph with parts that were checked before."""
+        self, nodes: dict[str, Nodes], relations: dict[Triple, Relation], **settings: Any
+    ) -> None:
+        """Fill a new graph with parts that were checked before, and its `SETTINGS`."""
+        names = settings["label_names"]
         self.__dict__.update(
+            settings,
+            label_names=None if names is None else tuple(names),
             nodes=MappingProxyType(nodes),
             relations=MappingProxyType(relations),
-            target=target,
-            num_labels=num_labels,
-            label_names=None if label_names is None else tuple(label_names),
-            cutoff=cutoff,
-            periods=periods,
-            label_delay=label_delay,
             _csr={},
             _periods={},
             _known={},
             _edges_at={},
         )
-        return self
 
     is_neighbourhood = False
     """Whether it is a part of a graph, with the timeline of the whole (see `neighbourhood`)."""
@@ -861,33 +836,17 @@ class TemporalGraph:
     _periods: dict[str, np.ndarray]
 
 
-def _checked_relation(triple: Any, arrays: Any, nodes: Mapping[str, Nodes]) -> Relation:
-    """A relation from a mapping of its arrays, its edges, or edges and weights."""
-    has_names = (
-        isinstance(triple, tuple)
-        and len(triple) == 3
-        and all(isinstance(part, str) for part in triple)
-    )
-    if not has_names or triple[0] not in nodes or triple[2] not in nodes:
-        raise InputError(
-            f"{checks.quoted(triple)} does not name a relation; write "
-            f"(source type, name, target type) with types among {listing(list(nodes))}."
-        )
-    if not isinstance(arrays, Mapping):
-        pair = arrays if isinstance(arrays, tuple) and len(arrays) == 2 else (arrays, None)
-        arrays = dict(zip(storage.EDGE_ARRAYS, pair, strict=False))
-    return Relation.checked("-".join(triple), arrays, nodes, triple)
-
-
 def _restored(
     nodes: dict[str, Nodes], relations: dict[Triple, Relation], settings: dict[str, Any]
 ) -> TemporalGraph:
     """A graph from its parts, whose arrays a pickle has made writeable."""
-    return TemporalGraph.__new__(TemporalGraph)._set(
+    out = TemporalGraph.__new__(TemporalGraph)
+    out._set(
         {kind: replace(part) for kind, part in nodes.items()},
         {triple: replace(part) for triple, part in relations.items()},
         **settings,
     )
+    return out
 
 
 def graph_digest(graph: TemporalGraph) -> str:
