@@ -49,6 +49,12 @@ NAMES = ["..", "../summary.json", "", "a/b.svg", "/etc/passwd", "x.svg\n", "peri
 FIGURES = [SimpleNamespace(name=name, file="<svg>") for name in ("periods", "new-one")]
 
 
+def not_drawn(*_, drawings, **__):
+    """A page of two figures, in place of `page.render`."""
+    drawings += FIGURES
+    return "page"
+
+
 @contextlib.contextmanager
 def bounded():
     """A command that does not end fails."""
@@ -173,9 +179,7 @@ def test_run_folders(whole, tmp_path, monkeypatch):
         try:
             with bounded(), monkeypatch.context() as patched:
                 if not is_drawn:
-                    patched.setattr(page, "content", lambda *_: {})
-                    patched.setattr(page, "_find_figures", lambda _: FIGURES)
-                    patched.setattr(page, "_render", lambda *_, **__: "page")
+                    patched.setattr(page, "render", not_drawn)
                 done = here(*command["words"])
         except Exception as error:
             raise AssertionError(f"seed {seed}: {command['words'][0]}: {error!r}") from error

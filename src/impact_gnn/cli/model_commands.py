@@ -87,10 +87,10 @@ def run(
 
 def _print_summary(summary: RunSummary, out: Path) -> None:
     from impact_gnn.report.numbers import interval, period_named
-    from impact_gnn.report.sentences import selected, time_corrections
+    from impact_gnn.report.sentences import time_corrections
 
     predictions = summary.prediction_summary
-    console.print(f"\nSelected: {selected(summary.backtest.selection)}")
+    console.print(f"\nSelected: {summary.backtest.selection}")
     console.print(
         f"Predictions: {predictions.count:,} nodes from {period_named(summary.since)} on, "
         f"in {out / predictions.file}"

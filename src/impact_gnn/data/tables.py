@@ -21,7 +21,7 @@ import pyarrow.ipc
 from impact_gnn import _files, _native, checks
 from impact_gnn.checks import InputError, listing, quoted
 from impact_gnn.data.foreign_keys import distinct_values
-from impact_gnn.data.ids import Ids, put_positions
+from impact_gnn.data.ids import Ids, positions
 from impact_gnn.data.sources import ROWS, Source, from_frame, plain_text, release_memory
 from impact_gnn.data.spec import (
     EdgeTable,
@@ -707,13 +707,9 @@ def _join(
         table = plain_text(table).filter(pc.and_(*present))  # which views of text do not support
     columns = spec.columns_of(table)
     arrays: dict[str, np.ndarray] = {}
-    tasks = []
     for role, end in zip(("source", "target"), ends, strict=True):
-        arrays[role] = np.empty(table.num_rows, index_type(end.size))
-        tasks.append((columns[role], end.key, end.name, arrays[role]))
-    # Both ends in threads: Arrow's lookups release Python's lock.
-    _native.run(put_positions, tasks, None)
-    for role, end in zip(("source", "target"), ends, strict=True):
+        position = positions(columns[role], end.key, end.name)
+        arrays[role] = position.astype(index_type(end.size))
         missing = arrays[role] < 0
         if missing.any() and spec.dangling == "refuse":
             row = int(missing.argmax())

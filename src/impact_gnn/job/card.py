@@ -13,7 +13,6 @@ from impact_gnn.estimators import MODELS
 from impact_gnn.graph import GraphSummary
 from impact_gnn.report import limitations
 from impact_gnn.report.numbers import counted, measured, percent, period_named
-from impact_gnn.report.sentences import selected
 from impact_gnn.report.summary import RunOptions, RunSummary
 
 
@@ -55,7 +54,7 @@ def card(
     return template.render(
         graph=graph,
         since=period_named(summary.since),
-        selected=selected(tested.selection),
+        selected=str(tested.selection),
         metric=summary.metric,
         fold_checks=tested.fold_checks,
         limitations=limits,
