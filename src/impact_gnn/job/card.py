@@ -11,8 +11,8 @@ from impact_gnn.backtesting import BacktestResult
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.estimators import MODELS
 from impact_gnn.graph import GraphSummary
-from impact_gnn.report import limitations
-from impact_gnn.report.numbers import counted, measured, percent, period_named
+from impact_gnn.report.limitations import limitations
+from impact_gnn.report.numbers import FILTERS, period_named
 from impact_gnn.report.summary import RunOptions, RunSummary
 
 
@@ -38,26 +38,15 @@ def card(
         cost=unknown,
         versions=versions,
     )
-    limits = [
-        *limitations.backtest(summary),
-        *limitations.horizon(summary),
-        *limitations.assumptions(summary),
-    ]
     user_model = None if options.model in MODELS else options.model.rpartition("-")[0]
-    template = plain_template(
-        Path(__file__).with_name("card.md.j2"),
-        md=_escape,
-        counted=counted,
-        measured=measured,
-        percent=percent,
-    )
+    template = plain_template(Path(__file__).with_name("card.md.j2"), md=_escape, **FILTERS)
     return template.render(
         graph=graph,
         since=period_named(summary.since),
         selected=str(tested.selection),
         metric=summary.metric,
         fold_checks=tested.fold_checks,
-        limitations=limits,
+        limitations=limitations(summary),
         user_model=user_model,
         versions=versions,
     )

@@ -517,7 +517,8 @@ def by_horizon(summary: RunSummary) -> Figure:
     figure = Figure(
         "by-horizon",
         title="Accuracy by forecast horizon",
-        caption=f"One model ({model}), trained up to {until} and evaluated 1, 2, ... periods later.",
+        caption=f"One model ({model}), trained up to {until} and evaluated 1, 2, ... periods "
+        "later.",
     )
     with figure.axes() as ax:
         accuracy_curve(ax, horizon, accuracy, count, label="accuracy")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from inspect import isfunction
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -81,8 +80,11 @@ def render(
             drawings.append(figure)
         return figure.svg
 
-    environment.filters |= dict(filter(lambda item: isfunction(item[1]), vars(numbers).items()))
-    environment.filters |= {"memory": _files.readable_size, "terms": links, "draw": draw}
+    environment.filters |= numbers.FILTERS | {
+        "memory": _files.readable_size,
+        "terms": links,
+        "draw": draw,
+    }
     environment.globals |= {
         "figures": figures,
         "sentences": sentences,

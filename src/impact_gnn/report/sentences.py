@@ -13,8 +13,8 @@ from impact_gnn.backtesting import BASELINE, BacktestResult, CandidateResult, Fo
 from impact_gnn.backtesting.results import leading
 from impact_gnn.estimators import EnsembleSpec
 from impact_gnn.metrics import METRICS, Metric
-from impact_gnn.report import numbers
 from impact_gnn.report.figures import array
+from impact_gnn.report.numbers import FILTERS, gain_interval
 from impact_gnn.report.summary import Evaluation, RunSummary
 
 BASELINE_ONLY = EnsembleSpec.single(BASELINE)  # no correction, and no other model
@@ -57,14 +57,7 @@ def improved(metric: Metric) -> str:
 
 def describe_evaluation(summary: RunSummary, evaluation: Evaluation) -> list[str]:
     """Accuracy of the predictions, the forecast, the sets and the selection, as sentences."""
-    template = plain_template(
-        Path(__file__).with_name("evaluation.txt.j2"),
-        whole=numbers.whole,
-        percent=numbers.percent,
-        interval=numbers.interval,
-        measured=numbers.measured,
-        gain_interval=numbers.gain_interval,
-    )
+    template = plain_template(Path(__file__).with_name("evaluation.txt.j2"), **FILTERS)
     return template.render(
         summary=summary,
         evaluation=evaluation,
@@ -173,7 +166,7 @@ def time_corrections(tested: BacktestResult) -> str:
         )
     title = METRICS[tested.metric].title
     best, gain = max(gains.items(), key=lambda pair: pair[1].value)
-    difference = numbers.gain_interval(gain, METRICS[tested.metric])
+    difference = gain_interval(gain, METRICS[tested.metric])
     if gain.low > 0:
         return f"Yes: {best} improves {title} by {difference}."
     if gain.value <= 0:
