@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.stats import binomtest
 
 from impact_gnn import _files
 from impact_gnn._codec import encode
@@ -258,17 +259,14 @@ def _evaluate_table(
 
 def _wilson_interval(is_correct: np.ndarray) -> Estimate:
     """Accuracy with Wilson's 95 % interval, which stays between 0 and 1."""
-    n = len(is_correct)
-    p = float(is_correct.mean())
-    z = 1.96
-    middle = p + z * z / (2 * n)
-    half = z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    shrinkage = 1 + z * z / n
+    count = len(is_correct)
+    share = float(is_correct.mean())
+    interval = binomtest(int(is_correct.sum()), count).proportion_ci(method="wilson")
     return Estimate(
-        value=p,
-        error=float(np.sqrt(p * (1 - p) / n)),
-        low=max(float((middle - half) / shrinkage), 0.0),
-        high=min(float((middle + half) / shrinkage), 1.0),
+        value=share,
+        error=float(np.sqrt(share * (1 - share) / count)),
+        low=float(interval.low),
+        high=float(interval.high),
     )
 
 
