@@ -14,6 +14,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from markupsafe import Markup
@@ -621,7 +622,8 @@ def test_numbers_are_written_as_people_read_them():
 
 
 def test_small_ticks_keep_their_digits():
-    with svg.canvas(360, 220) as figure:
+    with mpl.rc_context(svg.STYLE):
+        figure = svg.canvas()
         ax = figure.add_subplot()
         ax.plot([0, 0.00425], [0, 1], color=PALETTE[2])
         ax.set_xticks([0.0025, 0.00425], ["0.0025", "$4.25$ <b>"])

@@ -1,19 +1,18 @@
-"""Figures of the report: drawings with captions."""
+"""Figures of the report; their captions are in the template, which draws them in `svg.STYLE`."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from impact_gnn.backtesting import CandidateResult, FoldCheck
+from impact_gnn.backtesting import CandidateResult, FoldCheck, HorizonScore
 from impact_gnn.diagnostics import Diagnosis, MessageShift
 from impact_gnn.diagnostics.connections import Decay, Separability
 from impact_gnn.diagnostics.feature_drift import FeatureDrift
@@ -21,10 +20,9 @@ from impact_gnn.diagnostics.label_mix import LabelMix
 from impact_gnn.estimators.calibration import BINS
 from impact_gnn.graph import GraphSummary
 from impact_gnn.metrics import Metric
-from impact_gnn.report import svg
 from impact_gnn.report.numbers import named, number, percent
 from impact_gnn.report.summary import Evaluation, RunSummary
-from impact_gnn.report.svg import FAINT, HEAT, INK, PALETTE, PAPER, Called, over_time
+from impact_gnn.report.svg import FAINT, HEAT, INK, PALETTE, PAPER, Called, canvas, over_time
 
 MAX_PERIODS = 200  # periods of the stacked plots, the last ones
 MAX_CLASSES = 11  # rows of the confusion matrix
@@ -34,26 +32,6 @@ DARK_CELL = 0.65  # share from which on a cell of the confusion matrix has light
 # lines that run close together differ in their dashes too
 DASHES: Any = ((), (5, 2), (1.5, 1.5), (6, 1.5, 1.5, 1.5))
 Z95 = 1.96  # half the 95 % interval of a normal distribution, in standard deviations
-
-
-@dataclass
-class Figure:
-    """A drawing with its caption, and a title for readers who do not see it."""
-
-    name: str  # of its file
-    title: str
-    caption: str
-    width: float = 360
-    height: float = 220
-    file: str = ""  # SVG
-    svg: Markup = field(default_factory=Markup)  # SVG for the page
-
-    @contextlib.contextmanager
-    def axes(self, rows: int = 1, columns: int = 1, **options: Any) -> Iterator[Any]:
-        """Axes to draw on, an array if there are several; rendered when the block ends."""
-        with svg.canvas(self.width, self.height) as canvas:
-            yield canvas.subplots(rows, columns, **options)
-            self.file, self.svg = svg.render(canvas, self.title)
 
 
 def line(
@@ -127,7 +105,6 @@ def group_means(
 def forest(
     rows: Sequence[CandidateResult],
     metric: Metric,
-    name: str = "comparison",
     reference: str = "the baseline",
 ) -> Figure | None:
     """Differences to a reference with intervals, of every candidate that has one."""
@@ -147,38 +124,32 @@ def forest(
     left = max(min(float(low.min()), 0), -reach)
     right = min(max(float(high.max()), 0), reach)
     margin = 0.05 * max(right - left, 1e-9)
-    figure = Figure(
-        name,
-        title=f"Difference to {reference} with its interval, a row per candidate",
-        caption="Dot: mean difference over all folds. Bar: its 95% CI. Ticks: single folds. "
-        "Members of the selected model are bold.",
-        width=max(360, 230 + 5.2 * max(map(len, names))),  # with room for the names
-        height=50 + 19 * len(names),
-    )
+    width = max(360, 230 + 5.2 * max(map(len, names)))  # with room for the names
+    figure = canvas(width, height=50 + 19 * len(names))
+    ax = figure.subplots()
     kinds = [
         (f"better than {reference}", PALETTE[0], low > 0),
         ("no significant difference", FAINT, (low <= 0) & (high >= 0)),
         ("worse", PALETTE[1], high < 0),
     ]
-    with figure.axes() as ax:
-        ax.axvline(0, color=INK, linewidth=1)
-        for label, colour, inside in kinds:
-            for first, y in enumerate(np.flatnonzero(inside)):
-                folds = 100 * array(list(compared[y].by_fold.values()))
-                mark = "o" if left <= value[y] <= right else "<"
-                label_once = "" if first else label
-                ax.hlines(y, low[y], high[y], colors=colour, linewidth=2.2, label=label_once)
-                ax.plot(folds, [y] * len(folds), "|", color=colour, markersize=8)
-                ax.plot(np.clip(value[y], left, right), y, mark, color=colour, markersize=6)
-        ax.set(xlim=(left - margin, right + margin), ylim=(len(names) - 0.4, -0.6))
-        ax.set_yticks(range(len(names)), names)
-        for text, row in zip(ax.get_yticklabels(), compared, strict=True):
-            text.set_fontweight("bold" if row.weight > 0 else "normal")
-        ax.tick_params(axis="y", length=0)
-        ax.grid(axis="y", visible=False)
-        ax.spines["left"].set_visible(False)
-        ax.xaxis.set_major_locator(MaxNLocator(6))
-        ax.set_xlabel(f"difference to {reference} in {metric.unit}")
+    ax.axvline(0, color=INK, linewidth=1)
+    for label, colour, inside in kinds:
+        for first, y in enumerate(np.flatnonzero(inside)):
+            folds = 100 * array(list(compared[y].by_fold.values()))
+            mark = "o" if left <= value[y] <= right else "<"
+            label_once = "" if first else label
+            ax.hlines(y, low[y], high[y], colors=colour, linewidth=2.2, label=label_once)
+            ax.plot(folds, [y] * len(folds), "|", color=colour, markersize=8)
+            ax.plot(np.clip(value[y], left, right), y, mark, color=colour, markersize=6)
+    ax.set(xlim=(left - margin, right + margin), ylim=(len(names) - 0.4, -0.6))
+    ax.set_yticks(range(len(names)), names)
+    for text, row in zip(ax.get_yticklabels(), compared, strict=True):
+        text.set_fontweight("bold" if row.weight > 0 else "normal")
+    ax.tick_params(axis="y", length=0)
+    ax.grid(axis="y", visible=False)
+    ax.spines["left"].set_visible(False)
+    ax.xaxis.set_major_locator(MaxNLocator(6))
+    ax.set_xlabel(f"difference to {reference} in {metric.unit}")
     return figure
 
 
@@ -197,32 +168,25 @@ def _columns(ax: Axes, names: Sequence[str], heights: Any, colours: Any, labels:
 
 def periods(graph: GraphSummary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
-    figure = Figure(
-        "periods",
-        title="Nodes and known labels by period",
-        caption="Nodes per period. The dotted line is the cutoff: later labels are not used.",
-    )
+    figure = canvas()
+    ax = figure.subplots()
     labelled = array(graph.labelled_per_time)
-    with figure.axes() as ax:
-        _columns(
-            ax,
-            graph.names,
-            heights=[labelled, array(graph.nodes_per_time) - labelled],
-            colours=[PALETTE[0], FAINT],
-            labels=["labelled nodes", "nodes without label"],
-        )
-        border(ax, float(np.searchsorted(graph.times, cutoff)) - 0.5)
-        ax.set_ylabel("nodes")
+    _columns(
+        ax,
+        graph.names,
+        heights=[labelled, array(graph.nodes_per_time) - labelled],
+        colours=[PALETTE[0], FAINT],
+        labels=["labelled nodes", "nodes without label"],
+    )
+    border(ax, float(np.searchsorted(graph.times, cutoff)) - 0.5)
+    ax.set_ylabel("nodes")
     return figure
 
 
 def label_mix(check: LabelMix, labels: Labels, called: Called) -> Figure:
     """Class proportions by period."""
-    figure = Figure(
-        "label-mix",
-        title="Class proportions by period",
-        caption="Class proportions of every labelled period.",
-    )
+    figure = canvas()
+    ax = figure.subplots()
     mix = array(check.mix)[-MAX_PERIODS:]  # [periods, classes]
     count = len(PALETTE)
     if len(labels.order) == count + 1:  # a single further class needs no other name
@@ -234,11 +198,10 @@ def label_mix(check: LabelMix, labels: Labels, called: Called) -> Figure:
     if rest:
         heights.append(mix[:, rest].sum(1))
         names.append(f"{len(rest)} other classes")
-    with figure.axes() as ax:
-        periods = [called(time) for time in check.times[-MAX_PERIODS:]]
-        _columns(ax, periods, heights, (*PALETTE, FAINT)[: len(names)], names)
-        in_percent(ax)
-        ax.set(ylim=(0, 1), ylabel="share of labels")
+    periods = [called(time) for time in check.times[-MAX_PERIODS:]]
+    _columns(ax, periods, heights, (*PALETTE, FAINT)[: len(names)], names)
+    in_percent(ax)
+    ax.set(ylim=(0, 1), ylabel="share of labels")
     return figure
 
 
@@ -246,24 +209,20 @@ def feature_drift(check: FeatureDrift, cutoff: int, called: Called) -> Figure | 
     """Drift of classes by period, and of all nodes into the target periods."""
     if not check.times:
         return None
-    figure = Figure(
-        "feature-drift",
-        title="Drift of the features by period",
-        caption="Drift in units of the distance between classes. The dotted line is the cutoff.",
-    )
+    figure = canvas()
+    ax = figure.subplots()
     first = check.all_times.index(check.times[0])
-    with figure.axes() as ax:
-        border(ax, cutoff)
-        line(ax, check.times, check.drift, PALETTE[0], label="classes, from their past")
-        line(
-            ax,
-            check.all_times[first:],
-            check.all_drift[first:],
-            PALETTE[1],
-            label="all nodes, from the labelled ones",
-            dashes=DASHES[1],
-        )
-        over_time(ax, called, ylabel="drift / class distance")
+    border(ax, cutoff)
+    line(ax, check.times, check.drift, PALETTE[0], label="classes, from their past")
+    line(
+        ax,
+        check.all_times[first:],
+        check.all_drift[first:],
+        PALETTE[1],
+        label="all nodes, from the labelled ones",
+        dashes=DASHES[1],
+    )
+    over_time(ax, called, ylabel="drift / class distance")
     return figure
 
 
@@ -271,23 +230,19 @@ def separability(check: Separability) -> Figure | None:
     """Connections to the past against those to the future."""
     if not check.g:
         return None
-    figure = Figure(
-        "connections",
-        title="Connections to the past and to the future",
-        caption="Edges by the neighbour's distance in time, averaged over pairs of periods.",
-    )
+    figure = canvas()
+    ax = figure.subplots()
     offsets, (same, different) = by_offset(
         array(check.steps), array(check.same_label), array(check.different_label)
     )
-    with figure.axes() as ax:
-        border(ax, 0)
-        line(ax, offsets, same, PALETTE[0], label="same class")
-        line(ax, offsets, different, PALETTE[1], label="different classes", dashes=DASHES[1])
-        over_time(
-            ax,
-            xlabel="past  ←  neighbour's time − own  →  future",
-            ylabel="relative to the maximum",
-        )
+    border(ax, 0)
+    line(ax, offsets, same, PALETTE[0], label="same class")
+    line(ax, offsets, different, PALETTE[1], label="different classes", dashes=DASHES[1])
+    over_time(
+        ax,
+        xlabel="past  ←  neighbour's time − own  →  future",
+        ylabel="relative to the maximum",
+    )
     return figure
 
 
@@ -295,18 +250,14 @@ def decay(check: Decay, connections: Separability) -> Figure | None:
     """The common decay, and the decay of every group of neighbours."""
     if not check.h:
         return None
-    figure = Figure(
-        "decay",
-        title="Connections by distance in time",
-        caption="Decay of the connections with the distance in time. Every curve sums to 1.",
-    )
+    figure = canvas()
+    ax = figure.subplots()
     curves = {"common decay": check.h, **connections.g}
     curves = {name: values for name, values in curves.items() if sum(values) > 0}
-    with figure.axes() as ax:
-        for name, colour, dashes in zip(curves, (INK, *PALETTE), DASHES, strict=False):
-            shares = array(curves[name]) / sum(curves[name])
-            line(ax, check.distances, shares, colour, label=name, dashes=dashes)
-        over_time(ax, xlabel="distance in time", ylabel="share")
+    for name, colour, dashes in zip(curves, (INK, *PALETTE), DASHES, strict=False):
+        shares = array(curves[name]) / sum(curves[name])
+        line(ax, check.distances, shares, colour, label=name, dashes=dashes)
+    over_time(ax, xlabel="distance in time", ylabel="share")
     return figure
 
 
@@ -322,37 +273,28 @@ def shift(measured: MessageShift, called: Called) -> Figure:
     plain = measured.methods["plain"]
     corrections = {name: one for name, one in measured.methods.items() if one is not plain}
     num_rows = -(-len(corrections) // 2)
-    figure = Figure(
-        "shift",
-        title="Shift of messages by period, before and after each correction",
-        caption="x: period of the labelled nodes. y: distance of their messages from those of the "
-        "targets, in standard deviations of the targets. Numbers: mean over periods minus sampling "
-        "noise, before and after the correction.",
-        height=30 + 115 * num_rows,
-    )
-    with figure.axes(num_rows, 2, sharex=True, sharey=True, squeeze=False) as all_axes:
-        for ax, (name, corrected) in zip(all_axes.flat, corrections.items(), strict=False):
-            title = f"{name}: {number(plain.overall)} → {number(corrected.overall)}"
-            if plain.overall > 0:
-                change = corrected.overall / plain.overall - 1
-                title += f" ({'−' if change < 0 else '+'}{percent(abs(change), 0)})"
-            # one legend serves all panels
-            names = ["sampling noise", "baseline", "with correction"]
-            if ax is not all_axes[0, 0]:
-                names = ["", "", ""]
-            band(ax, measured.times, 0, measured.noise, label=names[0])
-            line(ax, measured.times, plain.sliced, INK, label=names[1], dashes=DASHES[1])
-            line(ax, measured.times, corrected.sliced, PALETTE[0], label=names[2])
-            over_time(ax, called, xlabel="", ticks=4)
-            ax.set_title(title, fontsize=9)
-        for ax in all_axes.flat[len(corrections) :]:
-            ax.set_visible(False)
+    figure = canvas(height=30 + 115 * num_rows)
+    all_axes = figure.subplots(num_rows, 2, sharex=True, sharey=True, squeeze=False)
+    for ax, (name, corrected) in zip(all_axes.flat, corrections.items(), strict=False):
+        title = f"{name}: {number(plain.overall)} → {number(corrected.overall)}"
+        if plain.overall > 0:
+            change = corrected.overall / plain.overall - 1
+            title += f" ({'−' if change < 0 else '+'}{percent(abs(change), 0)})"
+        # one legend serves all panels
+        names = ["sampling noise", "baseline", "with correction"]
+        if ax is not all_axes[0, 0]:
+            names = ["", "", ""]
+        band(ax, measured.times, 0, measured.noise, label=names[0])
+        line(ax, measured.times, plain.sliced, INK, label=names[1], dashes=DASHES[1])
+        line(ax, measured.times, corrected.sliced, PALETTE[0], label=names[2])
+        over_time(ax, called, xlabel="", ticks=4)
+        ax.set_title(title, fontsize=9)
+    for ax in all_axes.flat[len(corrections) :]:
+        ax.set_visible(False)
     return figure
 
 
-def reliability(
-    checks: Sequence[FoldCheck | Evaluation], name: str = "reliability"
-) -> Figure | None:
+def reliability(checks: Sequence[FoldCheck | Evaluation]) -> Figure | None:
     """Accuracy by confidence, in bins over all folds together."""
     rows = [
         (check.count * part.share, part.confidence, part.accuracy)
@@ -361,29 +303,22 @@ def reliability(
     ]
     if not rows:
         return None
-    figure = Figure(
-        name,
-        title="Accuracy of the predictions by their probability",
-        caption="Accuracy by calibrated probability. A larger dot stands for more predictions. "
-        "Below the dashed line the model is overconfident.",
-    )
+    figure = canvas()
+    ax = figure.subplots()
     # Means of the fine bins in every coarse bin, weighted by their predictions.
     weight, confidence, accuracy = array(rows).T
     coarse = np.minimum((confidence * BINS).astype(int), BINS - 1)
     _, total, (confidence, accuracy) = group_means(coarse, weight, confidence, accuracy)
     area = (3 + 14 * (total / total.sum()) ** 0.5) ** 2
-    with figure.axes() as ax:
-        line(ax, [0, 1], [0, 1], FAINT, label="perfect calibration", dashes=DASHES[1])
-        ax.plot(confidence, accuracy, color=PALETTE[0], linewidth=1, label="predictions")
-        ax.scatter(confidence, accuracy, area, color=PALETTE[0], linewidth=0, alpha=0.8)
-        ax.set(xlim=(0, 1), xlabel="probability of the predicted class")
-        ax.set(ylim=(0, 1), ylabel="accuracy")
+    line(ax, [0, 1], [0, 1], FAINT, label="perfect calibration", dashes=DASHES[1])
+    ax.plot(confidence, accuracy, color=PALETTE[0], linewidth=1, label="predictions")
+    ax.scatter(confidence, accuracy, area, color=PALETTE[0], linewidth=0, alpha=0.8)
+    ax.set(xlim=(0, 1), xlabel="probability of the predicted class")
+    ax.set(ylim=(0, 1), ylabel="accuracy")
     return figure
 
 
-def confusion(
-    checks: Sequence[FoldCheck | Evaluation], labels: Labels, name: str = "confusion"
-) -> Figure | None:
+def confusion(checks: Sequence[FoldCheck | Evaluation], labels: Labels) -> Figure | None:
     """The confusion matrix of all folds, as shares of its rows; rare classes are merged."""
     triples = np.array([triple for check in checks for triple in check.confusion], int)
     if not len(triples):
@@ -402,22 +337,15 @@ def confusion(
     counts = np.zeros((size, size))
     np.add.at(counts, (row_of[true], row_of[predicted]), count)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    figure = Figure(
-        name,
-        title="Confusion matrix",
-        caption="Each cell: percentage of the nodes of the true class (row) that were predicted as "
-        "the class of the column.",
-        width=180 + 30 * size,
-        height=90 + 30 * size,
-    )
-    with figure.axes() as ax:
-        for row, column in np.argwhere(share > 0):
-            _cell(ax, column, row, float(share[row, column]))
-        ax.set(xlim=(-0.5, size - 0.5), xlabel="predicted class")
-        ax.set(ylim=(size - 0.5, -0.5), ylabel="true class")
-        ax.set_yticks(range(size), names)
-        ax.set_xticks(range(size), names, rotation=90)
-        ax.grid(visible=False)
+    figure = canvas(width=180 + 30 * size, height=90 + 30 * size)
+    ax = figure.subplots()
+    for row, column in np.argwhere(share > 0):
+        _cell(ax, column, row, float(share[row, column]))
+    ax.set(xlim=(-0.5, size - 0.5), xlabel="predicted class")
+    ax.set(ylim=(size - 0.5, -0.5), ylabel="true class")
+    ax.set_yticks(range(size), names)
+    ax.set_xticks(range(size), names, rotation=90)
+    ax.grid(visible=False)
     return figure
 
 
@@ -430,9 +358,7 @@ def _cell(ax: Axes, column: int, row: int, share: float) -> None:
         ax.text(column, row, f"{100 * share:.0f}", **text)
 
 
-def by_period(
-    checks: Sequence[FoldCheck | Evaluation], summary: RunSummary, name: str = "by-period"
-) -> Figure | None:
+def by_period(checks: Sequence[FoldCheck | Evaluation], summary: RunSummary) -> Figure | None:
     """Accuracy of the selected model and the baseline by period, and the expected accuracy."""
     rows = [
         (period.time, period.count, period.accuracy, period.plain)
@@ -441,31 +367,25 @@ def by_period(
     ]
     if not rows:
         return None
-    figure = Figure(
-        name,
-        title="Accuracy by period",
-        caption="Accuracy by period. Predictions before the cutoff (dotted line) are out of fold.",
-        width=380,
-        height=224,
-    )
+    figure = canvas(width=380, height=224)
+    ax = figure.subplots()
     # Means over the folds that reach a period, weighted by their nodes. NaN in one fold makes the
     # mean of a period NaN: matplotlib leaves a gap there.
     time, nodes, accuracy, plain = array(rows).T
     times, _, (count, accuracy, plain) = group_means(time, nodes, nodes, accuracy, plain)
     forecast = summary.prediction_summary.accuracy
-    with figure.axes() as ax:
-        accuracy_curve(ax, times, accuracy, count, label="selected model")
-        if not np.isnan(plain).all():
-            line(ax, times, plain, INK, label="baseline", dashes=DASHES[1])
-        if forecast is not None:
-            targets = [time for time in summary.graph.times if time >= summary.cutoff]
-            span = [targets[0] - 0.4, targets[-1] + 0.4]
-            border(ax, summary.cutoff - 0.5)
-            band(ax, span, forecast.low, forecast.high, colour=PALETTE[1])
-            ax.plot(span, [forecast.value] * 2, color=PALETTE[1], label="expected, 90% interval")
-        over_time(ax, summary.graph.name, ylabel="accuracy")
-        ax.set_ylim(0, 1)
-        in_percent(ax)
+    accuracy_curve(ax, times, accuracy, count, label="selected model")
+    if not np.isnan(plain).all():
+        line(ax, times, plain, INK, label="baseline", dashes=DASHES[1])
+    if forecast is not None:
+        targets = [time for time in summary.graph.times if time >= summary.cutoff]
+        span = [targets[0] - 0.4, targets[-1] + 0.4]
+        border(ax, summary.cutoff - 0.5)
+        band(ax, span, forecast.low, forecast.high, colour=PALETTE[1])
+        ax.plot(span, [forecast.value] * 2, color=PALETTE[1], label="expected, 90% interval")
+    over_time(ax, summary.graph.name, ylabel="accuracy")
+    ax.set_ylim(0, 1)
+    in_percent(ax)
     return figure
 
 
@@ -483,60 +403,39 @@ def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
     panels = [panel for panel in candidates if min(len(panel[1]), len(panel[2])) > 1]
     if not panels:
         return None
-    figure = Figure(
-        "change",
-        title="Changes over time: class proportions, features, connections",
-        caption="From top: change of the class proportions from all earlier periods (grey: "
-        "sampling noise); distance of the features from the labelled nodes; share of neighbours of "
-        "the same class. The dotted line is the cutoff.",
-        height=40 + 85 * len(panels),
-    )
-    with figure.axes(len(panels), sharex=True, squeeze=False) as all_axes:
-        for ax, panel, colour in zip(all_axes.flat, panels, PALETTE, strict=False):
-            name, times, values, is_share = panel
-            line(ax, times, values, colour)
-            if values is mix.to_past:
-                band(ax, times, 0, mix.noise)
-            border(ax, diagnosis.cutoff)
-            over_time(ax, called, xlabel="", ylabel=name)
-            if is_share:
-                in_percent(ax)
-        all_axes[-1, 0].set_xlabel("period")
+    figure = canvas(height=40 + 85 * len(panels))
+    all_axes = figure.subplots(len(panels), sharex=True, squeeze=False)
+    for ax, panel, colour in zip(all_axes.flat, panels, PALETTE, strict=False):
+        name, times, values, is_share = panel
+        line(ax, times, values, colour)
+        if values is mix.to_past:
+            band(ax, times, 0, mix.noise)
+        border(ax, diagnosis.cutoff)
+        over_time(ax, called, xlabel="", ylabel=name)
+        if is_share:
+            in_percent(ax)
+    all_axes[-1, 0].set_xlabel("period")
     return figure
 
 
-def by_horizon(summary: RunSummary) -> Figure:
+def by_horizon(scores: Sequence[HorizonScore]) -> Figure:
     """Accuracy by the number of periods since the last known label."""
-    rows = [(score.horizon, score.accuracy, score.count) for score in summary.backtest.by_horizon]
+    rows = [(score.horizon, score.accuracy, score.count) for score in scores]
     horizon, accuracy, count = array(rows).T
-    last_labelled = np.flatnonzero(summary.graph.labelled_per_time)[-1]
-    until = summary.graph.names[max(last_labelled - int(horizon.max()), 0)]
-    model = str(summary.choice.candidates[0])
-    if len(summary.choice.members) > 1:
-        model += ", the first member of the ensemble"
-    figure = Figure(
-        "by-horizon",
-        title="Accuracy by forecast horizon",
-        caption=f"One model ({model}), trained up to {until} and evaluated 1, 2, ... periods "
-        "later.",
-    )
-    with figure.axes() as ax:
-        accuracy_curve(ax, horizon, accuracy, count, label="accuracy")
-        over_time(ax, xlabel="periods since the last label", ylabel="accuracy")
-        in_percent(ax)
+    figure = canvas()
+    ax = figure.subplots()
+    accuracy_curve(ax, horizon, accuracy, count, label="accuracy")
+    over_time(ax, xlabel="periods since the last label", ylabel="accuracy")
+    in_percent(ax)
     return figure
 
 
 def histogram(counts: Sequence[int]) -> Figure:
     """Predictions by probability, in equal bins from 0 to 1."""
-    figure = Figure(
-        "confidence",
-        title="Histogram of the probabilities",
-        caption="Number of predictions by the probability of the predicted class.",
-    )
+    figure = canvas()
+    ax = figure.subplots()
     low = np.arange(len(counts)) / len(counts)
-    with figure.axes() as ax:
-        ax.bar(low, counts, 0.92 / len(counts), align="edge", color=PALETTE[0])
-        ax.set(xlim=(0, 1), xlabel="probability of the predicted class", ylabel="nodes")
-        ax.grid(axis="x", visible=False)
+    ax.bar(low, counts, 0.92 / len(counts), align="edge", color=PALETTE[0])
+    ax.set(xlim=(0, 1), xlabel="probability of the predicted class", ylabel="nodes")
+    ax.grid(axis="x", visible=False)
     return figure

@@ -6,8 +6,10 @@ import base64
 import hashlib
 from pathlib import Path
 
+import matplotlib as mpl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from impact_gnn import _files, methods
 from impact_gnn._codec import decode
@@ -15,7 +17,7 @@ from impact_gnn.backtesting.forecast import USUAL, lost_per_period
 from impact_gnn.backtesting.greedy import START, fold_weights
 from impact_gnn.checks import InputError
 from impact_gnn.estimators import MODELS
-from impact_gnn.report import figures, numbers, sentences
+from impact_gnn.report import figures, numbers, sentences, svg
 from impact_gnn.report.glossary import TermLinks
 from impact_gnn.report.limitations import limitations
 from impact_gnn.report.summary import Evaluation, RunSummary
@@ -29,14 +31,14 @@ def write_report(summary: RunSummary, path: Path) -> None:
     The folder `figures/` next to it gets every figure as SVG. The page
     includes the results of `evaluate`, if there are any.
     """
-    drawings: list[figures.Figure] = []
+    drawings: dict[str, str] = {}
     evaluation = _read_evaluation(summary, path.parent / EVALUATION)
     page = render(summary, evaluation, files=True, drawings=drawings)
     _files.require_plain(path)
     # The folder is replaced as a whole, and only if a report wrote all that it holds.
     with _files.atomic_directory(path.parent / "figures", _files.sealed_files) as folder:
-        for figure in drawings:
-            (folder / f"{figure.name}.svg").write_text(figure.file, encoding="utf-8")
+        for name, drawing in drawings.items():
+            (folder / f"{name}.svg").write_text(drawing, encoding="utf-8")
         _files.seal_folder(folder)
     with _files.atomic_file(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -60,11 +62,11 @@ def render(
     evaluation: Evaluation | None = None,
     *,
     files: bool = False,
-    drawings: list[figures.Figure] | None = None,
+    drawings: dict[str, str] | None = None,
 ) -> str:
     """The report as HTML, byte by byte the same for the same summary.
 
-    With `files` it links the files of its figures. All figures are appended to `drawings`.
+    With `files` it links the files of its figures, whose content goes to `drawings` by name.
     """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
@@ -75,10 +77,11 @@ def render(
     )
     links = TermLinks()
 
-    def draw(figure: figures.Figure) -> Markup:
+    def draw(figure: Figure, name: str, title: str) -> Markup:
+        file, drawing = svg.render(figure, title)
         if drawings is not None:
-            drawings.append(figure)
-        return figure.svg
+            drawings[name] = file
+        return drawing
 
     environment.filters |= numbers.FILTERS | {
         "memory": _files.readable_size,
@@ -101,10 +104,11 @@ def render(
     script = environment.get_template("script.js.j2").render()
     # the content security policy allows this script only
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("template.html.j2").render(
-        summary=summary,
-        evaluation=evaluation,
-        limitations=limitations(summary),
-        script=Markup(script),  # noqa: S704 # nosec B704
-        script_digest=digest,
-    )
+    with mpl.rc_context(svg.STYLE):
+        return environment.get_template("template.html.j2").render(
+            summary=summary,
+            evaluation=evaluation,
+            limitations=limitations(summary),
+            script=Markup(script),  # noqa: S704 # nosec B704
+            script_digest=digest,
+        )

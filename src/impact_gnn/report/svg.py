@@ -6,14 +6,12 @@ variables, and text takes the page's font. As a file they stay as they are.
 
 from __future__ import annotations
 
-import contextlib
 import html
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -69,11 +67,9 @@ Called: TypeAlias = Callable[[int], str]
 """The user's name of a time."""
 
 
-@contextlib.contextmanager
-def canvas(width: float, height: float) -> Iterator[Figure]:
-    """A figure in the style of the page, which scales it; a letter is about 10 units high."""
-    with mpl.rc_context(STYLE):
-        yield Figure(figsize=(width / 72, height / 72), layout="constrained")
+def canvas(width: float = 360, height: float = 220) -> Figure:
+    """A figure that the page scales; a letter is about 10 units high."""
+    return Figure(figsize=(width / 72, height / 72), layout="constrained")
 
 
 def render(figure: Figure, title: str) -> tuple[str, Markup]:
