@@ -156,12 +156,7 @@ def choose(
     """
     dated = values.dtype.kind == "M"
     if isinstance(rule, Periods):
-        if rule.dated != dated:
-            came = "dates" if dated else "numbers"
-            known = "numbers" if dated else "dates"
-            raise InputError(
-                f"the times are {came}, but the periods are of {known}; pass the same kind of time."
-            )
+        _refuse_other_kind(rule, dated)
         return rule, f"{_called(rule)}, as given"
     count = _count(rule)
     if count is None and rule not in (None, *RULES):
@@ -212,6 +207,16 @@ def choose(
         periods,
         f"{distinct:,} distinct times in {len(starts)} periods of about equal size",
     )
+
+
+def _refuse_other_kind(periods: Periods, dated: bool) -> None:
+    """Refuse periods of dates for numbers, and the reverse."""
+    kinds = ("dates", "numbers")
+    if periods.dated != dated:
+        came, known = kinds if dated else kinds[::-1]
+        raise InputError(
+            f"the times are {came}, but the periods are of {known}; pass the same kind of time."
+        )
 
 
 def _count(rule: Any) -> int | None:

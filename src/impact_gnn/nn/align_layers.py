@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -207,15 +206,11 @@ def _pny(graph: TemporalGraph, table: np.ndarray | None) -> nn.Module:
     return PNY(*_tensors(graph), connectivity=connectivity, degree=degree, table=table)
 
 
-ALIGNMENTS: Mapping[str, Callable[[TemporalGraph, np.ndarray | None], nn.Module | None]] = (
-    MappingProxyType(
-        {
-            "none": lambda graph, table: None,
-            "center": lambda graph, table: TimeCenter(torch.tensor(graph.time)),
-            "standardize": lambda graph, table: TimeStandardize(torch.tensor(graph.time)),
-            "jjnorm": lambda graph, table: JJNorm(*_tensors(graph)),
-            "pny": _pny,
-        }
-    )
-)
+ALIGNMENTS: Mapping[str, Callable[[TemporalGraph, np.ndarray | None], nn.Module | None]] = {
+    "none": lambda graph, table: None,
+    "center": lambda graph, table: TimeCenter(torch.tensor(graph.time)),
+    "standardize": lambda graph, table: TimeStandardize(torch.tensor(graph.time)),
+    "jjnorm": lambda graph, table: JJNorm(*_tensors(graph)),
+    "pny": _pny,
+}
 """Every layer-wise alignment by name: (view, table) → layer."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -133,25 +132,15 @@ def _accuracy_above(threshold: float, checks: list[FoldCheck]) -> float | None:
 
 
 def command(summary: RunSummary) -> str:
-    """The command of the run; from Python, an equivalent one with unknown values in capitals."""
+    """The command of the run, or its call from Python."""
     if summary.command is not None:
         return summary.command
-    options = summary.options
-    values = {field.name: getattr(options, field.name) for field in fields(options)}
-    values |= {
-        "cutoff": summary.since,
-        "candidates": ",".join(map(str, options.candidates or ())) or None,
-        "budget": f"{options.budget:g}s" if options.budget else None,
-    }
-    del values["undirected"]  # is the absence of another option
-    defaults = {"metric": "accuracy", "embed": "none", "table": "csv"}
-    words = ["impact", "run", "GRAPH", "--out", "DIR"]
-    for name, value in values.items():
-        if value not in (None, defaults.get(name)):
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    if not options.undirected:
-        words.append("--directed")
-    return shlex.join(words)
+    candidates = summary.options.candidates
+    values = vars(summary.options) | {"cutoff": summary.since}
+    if candidates is not None:
+        values["candidates"] = [str(candidate) for candidate in candidates]
+    arguments = [f"{name}={value!r}" for name, value in values.items() if value is not None]
+    return f"impact_gnn.run(graph, out, {', '.join(arguments)})"
 
 
 def time_corrections(tested: BacktestResult) -> str:
