@@ -33,13 +33,13 @@ class OutlierScale:
     limit: float  # score above which a node is an outlier
 
     @classmethod
-    def fit(cls, view: TemporalGraph, seed: int = 0) -> OutlierScale | None:
+    def fit(cls, view: TemporalGraph) -> OutlierScale | None:
         """Fit on the known labels of a view; None without features, or if nothing varies."""
         nodes = np.flatnonzero(view.label >= 0)
         if view.x is None or view.x.shape[1] == 0 or not len(nodes):
             return None
         if len(nodes) > MAX_ROWS:
-            nodes = np.sort(np.random.default_rng(seed).choice(nodes, MAX_ROWS, replace=False))
+            nodes = np.sort(np.random.default_rng(0).choice(nodes, MAX_ROWS, replace=False))
         x = np.asarray(view.x[nodes])
         label = view.label[nodes]
         scale = Scale.fit(x)

@@ -61,8 +61,7 @@ def write_predictions(
     ranking[row, label] = np.inf
     order = np.argsort(-ranking, axis=1, kind="stable")
 
-    names = model.fitted.schema.label_names
-    class_names = np.arange(probability.shape[1]) if names is None else np.array(names)
+    class_names = model.pipelines[0].classes_
     columns: dict[str, Any] = {
         "id": graph.ids[targets],
         "time": _period_names(graph, targets),
