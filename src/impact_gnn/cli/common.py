@@ -30,7 +30,11 @@ class SafeConsole(Console):
     """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, markup=False, **options)
+        super().__init__(
+            highlight=False,
+            markup=False,
+            **options,
+        )
 
     def print(self, *parts: Any, **options: Any) -> None:
         options["soft_wrap"] = not self.is_terminal
@@ -46,7 +50,12 @@ class SafeConsole(Console):
         """Break a long line into lines that are aligned with its last column."""
         last_column = re.sub(r"^(.*\s{2,}|\s*)", "", line)
         indent = min(len(line) - len(last_column), self.width // 2)
-        lines = wrap(line, self.width, subsequent_indent=" " * indent, break_on_hyphens=False)
+        lines = wrap(
+            line,
+            self.width,
+            subsequent_indent=" " * indent,
+            break_on_hyphens=False,
+        )
         return "\n".join(lines)
 
 
@@ -129,7 +138,12 @@ def _options_of(group: Any) -> list[Parameter]:
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+    return Parameter(
+        name,
+        Parameter.KEYWORD_ONLY,
+        annotation=annotation,
+        default=default,
+    )
 
 
 class CommandGroup(TyperGroup):

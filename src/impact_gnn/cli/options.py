@@ -86,7 +86,11 @@ class GraphOptions(TableOptions):
 
     def load(self, graph: str) -> tuple[Reading, int | None]:
         """Read the graph with these options; also return the cutoff as one of its times."""
-        reading = self.read(graph, cutoff=self.cutoff, period=self.period)
+        reading = self.read(
+            graph,
+            cutoff=self.cutoff,
+            period=self.period,
+        )
         return reading, None if self.cutoff is None else reading.graph.when(self.cutoff)
 
 

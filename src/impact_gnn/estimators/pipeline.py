@@ -434,7 +434,11 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         schema = self.require_fitted().schema
         graph = as_temporal_graph(graph)
         period = self._target_period(graph, cutoff)
-        node_index = self.targets(graph, nodes=nodes, cutoff=period)
+        node_index = self.targets(
+            graph,
+            nodes=nodes,
+            cutoff=period,
+        )
         part = None
         if inputs is None and nodes is not None:
             part = self.reach(graph).part_of(graph, node_index)
@@ -628,7 +632,12 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
         A user model has to be passed as `model` again: files hold its weights, not its code.
         """
-        return model_files.read(Path(directory), cls, model=model, schema=schema)
+        return model_files.read(
+            Path(directory),
+            cls,
+            model=model,
+            schema=schema,
+        )
 
     # -- inside
 

@@ -16,7 +16,11 @@ def card(summary: RunSummary) -> str:
     """The card as Markdown; names of users are escaped. Nothing is predicted yet."""
     model = summary.options.model
     user_model = None if model in MODELS else model.rpartition("-")[0]
-    template = plain_template(Path(__file__).with_name("card.md.j2"), md=_escape, **FILTERS)
+    template = plain_template(
+        Path(__file__).with_name("card.md.j2"),
+        md=_escape,
+        **FILTERS,
+    )
     return template.render(
         summary=summary,
         limitations=limitations(summary),

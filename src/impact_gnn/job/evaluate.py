@@ -129,7 +129,11 @@ def load_for(model: Ensemble, graph: str | Path | GraphLike) -> TemporalGraph:
     """A graph with the periods of a fitted model; a path is loaded first."""
     if not isinstance(graph, str | Path):
         return as_temporal_graph(graph)
-    return load(graph, verify=True, period=periods_of(model, graph))
+    return load(
+        graph,
+        verify=True,
+        period=periods_of(model, graph),
+    )
 
 
 def _id_names(values: Iterable[Any]) -> list[str]:
@@ -276,7 +280,12 @@ def _compare_with_baseline(
     if graph.times[-1] > last_time:  # the run did not see later nodes
         graph = graph.upto(last_time)
     view = ensemble.fitted.schema.adapted(graph, options.cutoff)
-    baseline = with_candidate(baseline, BASELINE, seed=options.seed, cutoff=options.cutoff)
+    baseline = with_candidate(
+        baseline,
+        BASELINE,
+        seed=options.seed,
+        cutoff=options.cutoff,
+    )
     baseline = baseline.fit(view)
 
     # Positions among the targets of the graph, for nodes of known class.

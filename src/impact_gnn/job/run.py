@@ -300,7 +300,12 @@ class _Stages:
             return []
         self.watcher.say("explaining two predictions")
         try:
-            explainer = Explainer(model, self.view, inputs=self.inputs, engine=engine)
+            explainer = Explainer(
+                model,
+                self.view,
+                inputs=self.inputs,
+                engine=engine,
+            )
             return [
                 explainer.explain(node.id, most=5)
                 for node in [*predictions.unsure[:1], *predictions.unusual[:1]]
@@ -395,7 +400,11 @@ class _Stages:
         # predictions of single nodes are the same.
         if tested.calibration.strength:
             raw = replace(ensemble, calibration=Calibration())
-            probabilities = raw.predict_proba(self.view, inputs=self.inputs, engine=engine)
+            probabilities = raw.predict_proba(
+                self.view,
+                inputs=self.inputs,
+                engine=engine,
+            )
             fixed = tested.calibration.fixed_for(probabilities, ensemble.prior)
             ensemble = replace(ensemble, calibration=fixed)
         ensemble.save(self.out / "model", card=card(summary))

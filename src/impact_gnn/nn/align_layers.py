@@ -203,7 +203,12 @@ def _pny(graph: TemporalGraph, table: np.ndarray | None) -> nn.Module:
         graph.edge_index, graph.y, graph.time, num_labels=graph.num_labels, cutoff=cutoff
     )
     degree = torch.from_numpy(np.diff(graph.csr().indptr))
-    return PNY(*_tensors(graph), connectivity=connectivity, degree=degree, table=table)
+    return PNY(
+        *_tensors(graph),
+        connectivity=connectivity,
+        degree=degree,
+        table=table,
+    )
 
 
 ALIGNMENTS: Mapping[str, Callable[[TemporalGraph, np.ndarray | None], nn.Module | None]] = {

@@ -41,17 +41,36 @@ def line(
     style: Any = {"linewidth": 1.4, "dashes": dashes}
     if not dashes:
         style = {"marker": "o" if len(x) <= MAX_MARKERS else "", "markersize": 3.5}
-    ax.plot(x, array(values), color=colour, label=label, **style)
+    ax.plot(
+        x,
+        array(values),
+        color=colour,
+        label=label,
+        **style,
+    )
 
 
 def band(ax: Axes, x: Any, low: Any, high: Any, *, label: str = "", colour: str = FAINT) -> None:
     """Draw an area between two series."""
-    ax.fill_between(x, low, high, color=colour, alpha=0.25, linewidth=0, label=label)
+    ax.fill_between(
+        x,
+        low,
+        high,
+        color=colour,
+        alpha=0.25,
+        linewidth=0,
+        label=label,
+    )
 
 
 def border(ax: Axes, x: float) -> None:
     """Draw a dotted vertical line, such as at the cutoff."""
-    ax.axvline(x, color=INK, linewidth=1, linestyle=":")
+    ax.axvline(
+        x,
+        color=INK,
+        linewidth=1,
+        linestyle=":",
+    )
 
 
 def accuracy_curve(ax: Axes, x: Any, values: np.ndarray, count: np.ndarray, label: str) -> None:
@@ -132,15 +151,38 @@ def forest(
         ("no significant difference", FAINT, (low <= 0) & (high >= 0)),
         ("worse", PALETTE[1], high < 0),
     ]
-    ax.axvline(0, color=INK, linewidth=1)
+    ax.axvline(
+        0,
+        color=INK,
+        linewidth=1,
+    )
     for label, colour, inside in kinds:
         for first, y in enumerate(np.flatnonzero(inside)):
             folds = 100 * array(list(compared[y].by_fold.values()))
             mark = "o" if left <= value[y] <= right else "<"
             label_once = "" if first else label
-            ax.hlines(y, low[y], high[y], colors=colour, linewidth=2.2, label=label_once)
-            ax.plot(folds, [y] * len(folds), "|", color=colour, markersize=8)
-            ax.plot(np.clip(value[y], left, right), y, mark, color=colour, markersize=6)
+            ax.hlines(
+                y,
+                low[y],
+                high[y],
+                colors=colour,
+                linewidth=2.2,
+                label=label_once,
+            )
+            ax.plot(
+                folds,
+                [y] * len(folds),
+                "|",
+                color=colour,
+                markersize=8,
+            )
+            ax.plot(
+                np.clip(value[y], left, right),
+                y,
+                mark,
+                color=colour,
+                markersize=6,
+            )
     ax.set(xlim=(left - margin, right + margin), ylim=(len(names) - 0.4, -0.6))
     ax.set_yticks(range(len(names)), names)
     for text, row in zip(ax.get_yticklabels(), compared, strict=True):
@@ -159,7 +201,15 @@ def _columns(ax: Axes, names: Sequence[str], heights: Any, colours: Any, labels:
     bottom = np.zeros(len(names))
     for height, colour, label in zip(heights, colours, labels, strict=True):
         top = bottom + height
-        ax.stairs(top, edges, baseline=bottom, fill=True, color=colour, alpha=0.85, label=label)
+        ax.stairs(
+            top,
+            edges,
+            baseline=bottom,
+            fill=True,
+            color=colour,
+            alpha=0.85,
+            label=label,
+        )
         bottom = top
     ax.set_xlim(edges[0], edges[-1])
     ax.grid(axis="x", visible=False)
@@ -211,13 +261,16 @@ def feature_drift(check: FeatureDrift, cutoff: int, called: Called) -> Figure | 
         return None
     figure = canvas()
     ax = figure.subplots()
-    first = check.all_times.index(check.times[0])
+    times = [time for time in check.all_times if time >= check.times[0]]
+    drift = dict(zip(check.times, check.drift, strict=True))
+    of_classes = [drift.get(time) for time in times]  # None leaves a gap in the curve
+    of_all = check.all_drift[-len(times) :]
     border(ax, cutoff)
-    line(ax, check.times, check.drift, PALETTE[0], label="classes, from their past")
+    line(ax, times, of_classes, PALETTE[0], label="classes, from their past")
     line(
         ax,
-        check.all_times[first:],
-        check.all_drift[first:],
+        times,
+        of_all,
         PALETTE[1],
         label="all nodes, from the labelled ones",
         dashes=DASHES[1],
@@ -237,7 +290,14 @@ def separability(check: Separability) -> Figure | None:
     )
     border(ax, 0)
     line(ax, offsets, same, PALETTE[0], label="same class")
-    line(ax, offsets, different, PALETTE[1], label="different classes", dashes=DASHES[1])
+    line(
+        ax,
+        offsets,
+        different,
+        PALETTE[1],
+        label="different classes",
+        dashes=DASHES[1],
+    )
     over_time(
         ax,
         xlabel="past  ←  neighbour's time − own  →  future",
@@ -256,8 +316,19 @@ def decay(check: Decay, connections: Separability) -> Figure | None:
     curves = {name: values for name, values in curves.items() if sum(values) > 0}
     for name, colour, dashes in zip(curves, (INK, *PALETTE), DASHES, strict=False):
         shares = array(curves[name]) / sum(curves[name])
-        line(ax, check.distances, shares, colour, label=name, dashes=dashes)
-    over_time(ax, xlabel="distance in time", ylabel="share")
+        line(
+            ax,
+            check.distances,
+            shares,
+            colour,
+            label=name,
+            dashes=dashes,
+        )
+    over_time(
+        ax,
+        xlabel="distance in time",
+        ylabel="share",
+    )
     return figure
 
 
@@ -274,7 +345,13 @@ def shift(measured: MessageShift, called: Called) -> Figure:
     corrections = {name: one for name, one in measured.methods.items() if one is not plain}
     num_rows = -(-len(corrections) // 2)
     figure = canvas(height=30 + 115 * num_rows)
-    all_axes = figure.subplots(num_rows, 2, sharex=True, sharey=True, squeeze=False)
+    all_axes = figure.subplots(
+        num_rows,
+        2,
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+    )
     for ax, (name, corrected) in zip(all_axes.flat, corrections.items(), strict=False):
         title = f"{name}: {number(plain.overall)} → {number(corrected.overall)}"
         if plain.overall > 0:
@@ -285,9 +362,21 @@ def shift(measured: MessageShift, called: Called) -> Figure:
         if ax is not all_axes[0, 0]:
             names = ["", "", ""]
         band(ax, measured.times, 0, measured.noise, label=names[0])
-        line(ax, measured.times, plain.sliced, INK, label=names[1], dashes=DASHES[1])
+        line(
+            ax,
+            measured.times,
+            plain.sliced,
+            INK,
+            label=names[1],
+            dashes=DASHES[1],
+        )
         line(ax, measured.times, corrected.sliced, PALETTE[0], label=names[2])
-        over_time(ax, called, xlabel="", ticks=4)
+        over_time(
+            ax,
+            called,
+            xlabel="",
+            ticks=4,
+        )
         ax.set_title(title, fontsize=9)
     for ax in all_axes.flat[len(corrections) :]:
         ax.set_visible(False)
@@ -310,9 +399,29 @@ def reliability(checks: Sequence[FoldCheck | Evaluation]) -> Figure | None:
     coarse = np.minimum((confidence * BINS).astype(int), BINS - 1)
     _, total, (confidence, accuracy) = group_means(coarse, weight, confidence, accuracy)
     area = (3 + 14 * (total / total.sum()) ** 0.5) ** 2
-    line(ax, [0, 1], [0, 1], FAINT, label="perfect calibration", dashes=DASHES[1])
-    ax.plot(confidence, accuracy, color=PALETTE[0], linewidth=1, label="predictions")
-    ax.scatter(confidence, accuracy, area, color=PALETTE[0], linewidth=0, alpha=0.8)
+    line(
+        ax,
+        [0, 1],
+        [0, 1],
+        FAINT,
+        label="perfect calibration",
+        dashes=DASHES[1],
+    )
+    ax.plot(
+        confidence,
+        accuracy,
+        color=PALETTE[0],
+        linewidth=1,
+        label="predictions",
+    )
+    ax.scatter(
+        confidence,
+        accuracy,
+        area,
+        color=PALETTE[0],
+        linewidth=0,
+        alpha=0.8,
+    )
     ax.set(xlim=(0, 1), xlabel="probability of the predicted class")
     ax.set(ylim=(0, 1), ylabel="accuracy")
     return figure
@@ -376,13 +485,25 @@ def by_period(checks: Sequence[FoldCheck | Evaluation], summary: RunSummary) -> 
     forecast = summary.prediction_summary.accuracy
     accuracy_curve(ax, times, accuracy, count, label="selected model")
     if not np.isnan(plain).all():
-        line(ax, times, plain, INK, label="baseline", dashes=DASHES[1])
+        line(
+            ax,
+            times,
+            plain,
+            INK,
+            label="baseline",
+            dashes=DASHES[1],
+        )
     if forecast is not None:
         targets = [time for time in summary.graph.times if time >= summary.cutoff]
         span = [targets[0] - 0.4, targets[-1] + 0.4]
         border(ax, summary.cutoff - 0.5)
         band(ax, span, forecast.low, forecast.high, colour=PALETTE[1])
-        ax.plot(span, [forecast.value] * 2, color=PALETTE[1], label="expected, 90% interval")
+        ax.plot(
+            span,
+            [forecast.value] * 2,
+            color=PALETTE[1],
+            label="expected, 90% interval",
+        )
     over_time(ax, summary.graph.name, ylabel="accuracy")
     ax.set_ylim(0, 1)
     in_percent(ax)
@@ -404,14 +525,23 @@ def change(diagnosis: Diagnosis, called: Called) -> Figure | None:
     if not panels:
         return None
     figure = canvas(height=40 + 85 * len(panels))
-    all_axes = figure.subplots(len(panels), sharex=True, squeeze=False)
+    all_axes = figure.subplots(
+        len(panels),
+        sharex=True,
+        squeeze=False,
+    )
     for ax, panel, colour in zip(all_axes.flat, panels, PALETTE, strict=False):
         name, times, values, is_share = panel
         line(ax, times, values, colour)
         if values is mix.to_past:
             band(ax, times, 0, mix.noise)
         border(ax, diagnosis.cutoff)
-        over_time(ax, called, xlabel="", ylabel=name)
+        over_time(
+            ax,
+            called,
+            xlabel="",
+            ylabel=name,
+        )
         if is_share:
             in_percent(ax)
     all_axes[-1, 0].set_xlabel("period")
@@ -425,7 +555,11 @@ def by_horizon(scores: Sequence[HorizonScore]) -> Figure:
     figure = canvas()
     ax = figure.subplots()
     accuracy_curve(ax, horizon, accuracy, count, label="accuracy")
-    over_time(ax, xlabel="periods since the last label", ylabel="accuracy")
+    over_time(
+        ax,
+        xlabel="periods since the last label",
+        ylabel="accuracy",
+    )
     in_percent(ax)
     return figure
 
@@ -435,7 +569,17 @@ def histogram(counts: Sequence[int]) -> Figure:
     figure = canvas()
     ax = figure.subplots()
     low = np.arange(len(counts)) / len(counts)
-    ax.bar(low, counts, 0.92 / len(counts), align="edge", color=PALETTE[0])
-    ax.set(xlim=(0, 1), xlabel="probability of the predicted class", ylabel="nodes")
+    ax.bar(
+        low,
+        counts,
+        0.92 / len(counts),
+        align="edge",
+        color=PALETTE[0],
+    )
+    ax.set(
+        xlim=(0, 1),
+        xlabel="probability of the predicted class",
+        ylabel="nodes",
+    )
     ax.grid(axis="x", visible=False)
     return figure

@@ -35,7 +35,12 @@ def limitations(summary: RunSummary) -> list[str]:
     template = plain_template(
         Path(__file__).with_name("limitations.txt.j2"), finalize=_one_line, **FILTERS
     )
-    text = template.render(summary=summary, sentences=sentences, few_labels=FEW_LABELS, **facts)
+    text = template.render(
+        summary=summary,
+        sentences=sentences,
+        few_labels=FEW_LABELS,
+        **facts,
+    )
     return [line for line in text.splitlines() if line]
 
 

@@ -33,7 +33,12 @@ def write_report(summary: RunSummary, path: Path) -> None:
     """
     drawings: dict[str, str] = {}
     evaluation = _read_evaluation(summary, path.parent / EVALUATION)
-    page = render(summary, evaluation, files=True, drawings=drawings)
+    page = render(
+        summary,
+        evaluation,
+        files=True,
+        drawings=drawings,
+    )
     _files.require_plain(path)
     # The folder is replaced as a whole, and only if a report wrote all that it holds.
     with _files.atomic_directory(path.parent / "figures", _files.sealed_files) as folder:
