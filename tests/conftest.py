@@ -38,8 +38,7 @@ def xp(request):
 @pytest.fixture
 def without_page(monkeypatch):
     """Reports hold a placeholder: drawing takes two seconds, and these tests read other files."""
-    monkeypatch.setattr("impact_gnn.report.page.content", lambda *_: {})
-    monkeypatch.setattr("impact_gnn.report.page._render", lambda *_, **__: "page " * 1000)
+    monkeypatch.setattr("impact_gnn.report.page.render", lambda *_, **__: "page " * 1000)
 
 
 @pytest.fixture(scope="session")

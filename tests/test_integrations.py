@@ -103,11 +103,13 @@ def test_names_of_users_do_no_harm(done):
         since=evil,
     )
     own = replace(summary.options, model="MyNet-12345678")
-    text = card(graph, own, summary.diagnosis, summary.backtest, summary.versions)
+    unpredicted = replace(summary, graph=graph, options=own, prediction_summary=None)
+    text = card(unpredicted)
     assert "- 3 nodes of type \\<script\\>\\|\\[x\\](y) \\# a\\_b\\*\n" in text
     assert "<script>" not in text.replace("\\<script\\>", "")
     assert 'model = ig.Ensemble.load("model", model=...)  # your own MyNet' in text
-    nothing = card(graph, own, summary.diagnosis, type(summary.backtest).without_folds("quick"), {})
+    untested = type(summary.backtest).without_folds("quick")
+    nothing = card(replace(unpredicted, backtest=untested, versions={}))
     assert "There was no back-test." in nothing
 
 

@@ -34,8 +34,13 @@ def visible(text: str) -> str:
     return re.sub(odd, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def plain_template(path: Path, **filters: Callable[..., str]) -> Template:
-    """The template of a text file that is no HTML, with filters by their names."""
+def plain_template(
+    path: Path, finalize: Callable[[object], str] | None = None, **filters: Callable[..., str]
+) -> Template:
+    """The template of a text file that is no HTML, with filters by their names.
+
+    `finalize` changes every value that it prints.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # most commands write none
 
     environment = Environment(  # noqa: S701 # nosec B701 - nothing to escape as HTML
@@ -44,6 +49,7 @@ def plain_template(path: Path, **filters: Callable[..., str]) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=StrictUndefined,
+        finalize=finalize,
     )
     environment.filters |= filters
     return environment.get_template(path.name)

@@ -1,4 +1,4 @@
-"""Shared by all commands: exit codes, option groups, sections of the help, JSON output.
+"""Shared by all commands: exit codes, option groups, JSON output.
 
 Commands import the library inside functions, so that `--help` and `--version` answer at once.
 """
@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 
 from rich.console import Console
 from rich.text import Text
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 import impact_gnn as ig
 from impact_gnn._text import mask_passwords, visible
@@ -30,7 +30,11 @@ class SafeConsole(Console):
     """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, markup=False, **options)
+        super().__init__(
+            highlight=False,
+            markup=False,
+            **options,
+        )
 
     def print(self, *parts: Any, **options: Any) -> None:
         options["soft_wrap"] = not self.is_terminal
@@ -46,7 +50,12 @@ class SafeConsole(Console):
         """Break a long line into lines that are aligned with its last column."""
         last_column = re.sub(r"^(.*\s{2,}|\s*)", "", line)
         indent = min(len(line) - len(last_column), self.width // 2)
-        lines = wrap(line, self.width, subsequent_indent=" " * indent, break_on_hyphens=False)
+        lines = wrap(
+            line,
+            self.width,
+            subsequent_indent=" " * indent,
+            break_on_hyphens=False,
+        )
         return "\n".join(lines)
 
 
@@ -129,45 +138,20 @@ def _options_of(group: Any) -> list[Parameter]:
 
 
 def _keyword(name: str, annotation: Any, default: Any) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+    return Parameter(
+        name,
+        Parameter.KEYWORD_ONLY,
+        annotation=annotation,
+        default=default,
+    )
 
 
-class SectionedCommand(TyperCommand):
-    """Prints the options in sections, one for each option group."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
-        for parameter in self.get_params(ctx):
-            title = getattr(parameter, "rich_help_panel", None) or "Options"
-            if parameter.param_type_name == "argument":
-                title = "Arguments"
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                sections.setdefault(title, []).append(record)
-        _write_sections(formatter, sections)
-
-
-class SectionedGroup(TyperGroup):
-    """Prints the commands in sections, and accepts the global options after a command, too."""
+class CommandGroup(TyperGroup):
+    """Accepts the global options after a command, too."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # stable sort: the global options first, everything else in its order
         return super().parse_args(ctx, sorted(args, key=lambda a: a not in GLOBAL_OPTIONS))
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for name, entry in self.commands.items():
-            title = getattr(entry, "rich_help_panel", None) or "Commands"
-            summary = (entry.help or "").partition("\n\n")[0]
-            sections.setdefault(title, []).append((name, summary))
-        _write_sections(formatter, sections)
-
-
-def _write_sections(formatter: Any, sections: dict[str, list[tuple[str, str]]]) -> None:
-    for title, records in sections.items():
-        if records:
-            with formatter.section(title):
-                formatter.write_dl(records)
 
 
 def _end(sentence: str, code: int) -> None:

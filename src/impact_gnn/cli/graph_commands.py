@@ -83,7 +83,14 @@ def convert(
     """Save a graph as a directory, which opens instantly at any size."""
     from impact_gnn.data.files import convert_graph
 
-    saved = convert_graph(graph, out, memory=memory, period=period, cutoff=cutoff, roles=roles)
+    saved = convert_graph(
+        graph,
+        out,
+        memory=memory,
+        period=period,
+        cutoff=cutoff,
+        roles=roles,
+    )
     console.print("\n".join([*saved.notes, f"{saved.graph} saved to {out}"]))
 
 

@@ -10,7 +10,7 @@ import typer
 from impact_gnn import __version__
 from impact_gnn._progress import Terminal, Watcher
 from impact_gnn.cli import graph_commands, model_commands, result_commands
-from impact_gnn.cli.common import SectionedCommand, SectionedGroup, errors
+from impact_gnn.cli.common import CommandGroup, errors
 
 # the commands by section of the help, each with its example
 SECTIONS: dict[str, dict[Callable[..., None], str]] = {
@@ -47,19 +47,16 @@ SECTIONS: dict[str, dict[Callable[..., None], str]] = {
 
 app = typer.Typer(
     name="impact",
-    cls=SectionedGroup,
+    cls=CommandGroup,
     epilog="Example: impact run examples/transfers --metric average-precision",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # it takes a third of a second to load
 )
 
 for section, commands in SECTIONS.items():
     for function, example in commands.items():
-        app.command(cls=SectionedCommand, rich_help_panel=section, epilog=f"Example: {example}")(
-            function
-        )
+        app.command(rich_help_panel=section, epilog=f"Example: {example}")(function)
 
 
 def _version(requested: bool) -> None:

@@ -87,10 +87,10 @@ def run(
 
 def _print_summary(summary: RunSummary, out: Path) -> None:
     from impact_gnn.report.numbers import interval, period_named
-    from impact_gnn.report.sentences import selected, time_corrections
+    from impact_gnn.report.sentences import time_corrections
 
     predictions = summary.prediction_summary
-    console.print(f"\nSelected: {selected(summary.backtest.selection)}")
+    console.print(f"\nSelected: {summary.backtest.selection}")
     console.print(
         f"Predictions: {predictions.count:,} nodes from {period_named(summary.since)} on, "
         f"in {out / predictions.file}"
@@ -124,7 +124,11 @@ def diagnose(
         loaded, cutoff = _load_and_report(watcher, graph, source)
         view = loaded.masked(cutoff)
         chosen_engine = engine.choose(watcher, loaded)
-        diagnosis = ig.diagnose(view, engine=chosen_engine, progress=watcher)
+        diagnosis = ig.diagnose(
+            view,
+            engine=chosen_engine,
+            progress=watcher,
+        )
     advice = ig.advise(diagnosis, view)
     console.print(f"{diagnosis}\n\n{advice}")
     write_json(json, {"diagnosis": diagnosis, "advice": advice})
@@ -303,7 +307,11 @@ def load_model_and_graph(
     from impact_gnn.job.evaluate import periods_of
 
     ensemble = ig.Ensemble.load(model)
-    loaded = source.read(graph, period=periods_of(ensemble, graph), verify=verify)
+    loaded = source.read(
+        graph,
+        period=periods_of(ensemble, graph),
+        verify=verify,
+    )
     notes = ensemble.notes(loaded.graph, cutoff=cutoff)
     for note in notes:
         _print_note(note)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -86,7 +86,11 @@ class GraphOptions(TableOptions):
 
     def load(self, graph: str) -> tuple[Reading, int | None]:
         """Read the graph with these options; also return the cutoff as one of its times."""
-        reading = self.read(graph, cutoff=self.cutoff, period=self.period)
+        reading = self.read(
+            graph,
+            cutoff=self.cutoff,
+            period=self.period,
+        )
         return reading, None if self.cutoff is None else reading.graph.when(self.cutoff)
 
 
@@ -128,17 +132,16 @@ class SearchOptions:
 
     def keywords(self) -> dict[str, Any]:
         """The options as keywords of `run` and `backtest`."""
-        candidates = None
+        keywords = asdict(self)
         if self.candidates is not None:
-            candidates = [name.strip() for name in self.candidates.split(",") if name.strip()]
-        return {
-            "candidates": candidates,
-            "effort": self.effort,
-            "folds": self.folds,
-            "seeds": self.seeds,
-            "budget": None if self.budget is None else seconds(self.budget),
-            "jobs": int(self.jobs) if self.jobs.isdecimal() else self.jobs,
-        }
+            keywords["candidates"] = [
+                name.strip() for name in self.candidates.split(",") if name.strip()
+            ]
+        if self.budget is not None:
+            keywords["budget"] = seconds(self.budget)
+        if self.jobs.isdecimal():
+            keywords["jobs"] = int(self.jobs)
+        return keywords
 
 
 @dataclass(frozen=True)
@@ -177,14 +180,11 @@ class ModelOptions:
 
     def keywords(self) -> dict[str, Any]:
         """The options as keywords of `run` and `Pipeline`."""
-        return {
-            "model": self.model,
-            "metric": self.metric,
-            "class_weight": None if self.class_weight == "none" else self.class_weight,
-            "hops": self.hops,
-            "undirected": not self.directed,
-            "embed": self.embed,
-        }
+        keywords = asdict(self)
+        keywords["undirected"] = not keywords.pop("directed")
+        if self.class_weight == "none":
+            keywords["class_weight"] = None
+        return keywords
 
 
 @dataclass(frozen=True)

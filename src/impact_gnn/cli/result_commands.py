@@ -52,7 +52,12 @@ def explain(
     model = directory / "model" if (directory / "model").is_dir() else directory
     ensemble, new_graph, _ = load_model_and_graph(model, graph, source, cutoff)
     chosen_engine = engine.choose(context.obj, new_graph)
-    explainer = Explainer(ensemble, new_graph, cutoff=cutoff, engine=chosen_engine)
+    explainer = Explainer(
+        ensemble,
+        new_graph,
+        cutoff=cutoff,
+        engine=chosen_engine,
+    )
     explanations = [explainer.explain(node_id, label=label, most=most) for node_id in node]
     console.print("\n\n".join(["", *map(str, explanations)]))
     write_json(json, explanations)

@@ -126,7 +126,11 @@ class Ensemble:
         """
         graph = as_temporal_graph(graph)
         period = self._target_period(graph, cutoff)
-        requested = self.targets(graph, nodes=nodes, cutoff=cutoff)
+        requested = self.targets(
+            graph,
+            nodes=nodes,
+            cutoff=cutoff,
+        )
         only = None
         if not inputs:
             part = None
@@ -156,7 +160,11 @@ class Ensemble:
     ) -> np.ndarray:
         """As `Pipeline.predict`."""
         graph = as_temporal_graph(graph)
-        probabilities = self.predict_proba(graph, nodes=nodes, cutoff=cutoff)
+        probabilities = self.predict_proba(
+            graph,
+            nodes=nodes,
+            cutoff=cutoff,
+        )
         label = self.calibration.labels(probabilities, self.prior)
         return self.fitted.schema.class_codes(graph)[label]
 
@@ -164,7 +172,11 @@ class Ensemble:
         self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
     ) -> np.ndarray:
         """As `Pipeline.targets`."""
-        return self.pipelines[0].targets(graph, nodes=nodes, cutoff=cutoff)
+        return self.pipelines[0].targets(
+            graph,
+            nodes=nodes,
+            cutoff=cutoff,
+        )
 
     def notes(self, graph: GraphLike, *, cutoff: int | str | None = None) -> list[str]:
         """Return sentences about periods, columns and classes that are new since the fit."""

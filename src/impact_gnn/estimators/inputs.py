@@ -137,7 +137,11 @@ class Inputs:
         nodes = dict(graph.nodes)
         for kind, x in spectral(graph, cutoff).items():
             if nodes[kind].x is None and x.shape[1]:
-                nodes[kind] = replace(nodes[kind], features=x, ready=True)
+                nodes[kind] = replace(
+                    nodes[kind],
+                    features=x,
+                    ready=True,
+                )
         return graph.with_parts(nodes, dict(graph.relations))
 
     def model_inputs(

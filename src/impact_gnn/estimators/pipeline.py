@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -85,25 +85,14 @@ class _FitData:
     def labelled(self) -> RowIndex:
         return np.flatnonzero(self.label >= 0)
 
-
-@dataclass(frozen=True, eq=False)
-class _Validated:
-    """The decisions of the validation rows: numbers of rounds, and the corrections that follow.
-
-    `learner` is the pipeline to train.
-    """
-
-    learner: Pipeline
-    stages: list[Stage]
-    smoothing: Smoothing | None
-    evidence: PriorEvidence
-    valid_score: float
-
-    def refitted(self, data: _FitData) -> _Validated:
-        """Train anew on all labels, for the rounds that were chosen."""
-        rounds = [stage.head.rounds for stage in self.stages]
-        stages = self.learner._train(data, _all_labelled(data), data.cutoff, rounds)
-        return replace(self, stages=stages)
+    @property
+    def of_fitted(self) -> dict[str, Any]:
+        """What a fit stores of its graph."""
+        return {
+            "cutoff": self.cutoff,
+            "t_max": int(self.view.times[-1]),
+            "schema": Schema.of(self.inputs.view),
+        }
 
 
 class Pipeline(ClassifierMixin, BaseEstimator):
@@ -279,24 +268,19 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.checked()
         self.fitted = None
         data = self._fit_data(as_temporal_graph(graph), inputs, engine, progress)
-        if settings is not None and not self._needs_validation:
-            validated = self._train_with(data, settings)
-        elif len(np.unique(data.time[data.labelled])) > 1:
-            validated = self._validate(data)
-            if self.refit:
-                validated = validated.refitted(data)
+        has_periods = len(np.unique(data.time[data.labelled])) > 1
+        # parts that adjust probabilities need more than the settings
+        if settings is not None and not self._adjustments:
+            fitted = self._train_with(data, settings)
+        elif has_periods:
+            fitted = self._validate(data)
+            if self.refit:  # for the rounds that were chosen
+                rounds = fitted.settings.rounds
+                fitted = replace(fitted, stages=self._train_on_all(data, rounds))
         else:
-            validated = self._train_with(data, FIRST_GUESS)
-        stages = validated.stages
-        self.fitted = Fitted(
-            stages=tuple(replace(stage, task=None) for stage in stages),
-            smoothing=validated.smoothing,
-            cutoff=data.cutoff,
-            t_max=int(data.view.times[-1]),
-            schema=Schema.of(data.inputs.view),
-            valid_score=validated.valid_score,
-            evidence=validated.evidence,
-        )
+            fitted = self._train_with(data, FIRST_GUESS)
+        stages = tuple(replace(stage, task=None) for stage in fitted.stages)
+        self.fitted = replace(fitted, stages=stages)
         return self
 
     def _fit_data(
@@ -348,24 +332,22 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         cutoff = graph.infer_cutoff() if self.cutoff is None else graph.when(self.cutoff)
         return graph.masked(cutoff)
 
-    @property
-    def _needs_validation(self) -> bool:
-        """Whether a part of the method has more to choose than `FitSettings` holds."""
-        return any(part.adjust is not None for part in self._method.parts)
-
-    def _train_with(self, data: _FitData, settings: FitSettings) -> _Validated:
+    def _train_with(self, data: _FitData, settings: FitSettings) -> Fitted:
         """Train on all labels with known settings; without rounds, for as long as allowed."""
-        stages = self._train(data, _all_labelled(data), data.cutoff, settings.rounds or [None])
         score = settings.valid_score
-        return _Validated(
-            learner=self,
-            stages=stages,
+        return Fitted(
+            stages=self._train_on_all(data, settings.rounds or (None,)),
             smoothing=settings.smoothing if "smooth" in self._method else None,
             evidence=PriorEvidence(data.class_prior),
             valid_score=math.nan if score is None else score,
+            **data.of_fitted,
         )
 
-    def _validate(self, data: _FitData) -> _Validated:
+    def _train_on_all(self, data: _FitData, rounds: Sequence[int | None]) -> tuple[Stage, ...]:
+        split = Split(data.labelled, np.empty(0, np.int64))
+        return self._train(data, split, data.cutoff, rounds)
+
+    def _validate(self, data: _FitData) -> Fitted:
         """Train without the last labelled periods, and choose by them.
 
         Inputs are computed as if the labels of these periods were unknown, so that the validation
@@ -377,16 +359,19 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         split = Split(
             np.searchsorted(data.nodes, nodes.train), np.searchsorted(data.nodes, nodes.valid)
         )
-        stages = self._best_stages(data, split, cutoff)
+        count = STAGES.stages if "stages" in self._method else 1
+        stages = self._train(data, split, cutoff, [None] * count)
+        # up to the one with the best validation score
+        stages = stages[: 1 + int(np.nanargmax([stage.head.valid_score for stage in stages]))]
         smoothing = None
         if "smooth" in self._method:
             smoothing = self._best_smoothing(stages[-1], data, cutoff, split.valid)
-        return _Validated(
-            learner=self,
+        return Fitted(
             stages=stages,
             smoothing=smoothing,
             evidence=self._prior_evidence(data, stages[-1], split.valid),
             valid_score=stages[-1].head.valid_score,
+            **data.of_fitted,
         )
 
     def _prior_evidence(self, data: _FitData, stage: Stage, valid: RowIndex) -> PriorEvidence:
@@ -405,12 +390,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     @property
     def _adjustments(self) -> list[Callable[..., np.ndarray]]:
         return [part.adjust for part in self._method.parts if part.adjust is not None]
-
-    def _best_stages(self, data: _FitData, split: Split, cutoff: int) -> list[Stage]:
-        """Train all stages; return those up to the one with the best validation score."""
-        count = STAGES.stages if "stages" in self._method else 1
-        stages = self._train(data, split, cutoff, [None] * count)
-        return stages[: 1 + int(np.nanargmax([stage.head.valid_score for stage in stages]))]
 
     def _best_smoothing(
         self, stage: Stage, data: _FitData, cutoff: int, valid: RowIndex
@@ -456,7 +435,11 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         schema = self.require_fitted().schema
         graph = as_temporal_graph(graph)
         period = self._target_period(graph, cutoff)
-        node_index = self.targets(graph, nodes=nodes, cutoff=period)
+        node_index = self.targets(
+            graph,
+            nodes=nodes,
+            cutoff=period,
+        )
         part = None
         if inputs is None and nodes is not None:
             part = self.reach(graph).part_of(graph, node_index)
@@ -640,7 +623,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         graph = as_temporal_graph(graph)
         t_max = self.require_fitted().t_max
         newer = graph.times[graph.times > t_max]
-        if len(newer) == 0:
+        if not len(newer):
             return None
         count = "1 period is" if len(newer) == 1 else f"{len(newer)} periods are"
         names = checks.listing([graph.name_of(int(time)) for time in newer])
@@ -666,7 +649,12 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
         A user model has to be passed as `model` again: files hold its weights, not its code.
         """
-        return model_files.read(Path(directory), cls, model=model, schema=schema)
+        return model_files.read(
+            Path(directory),
+            cls,
+            model=model,
+            schema=schema,
+        )
 
     # -- inside
 
@@ -692,7 +680,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _train(
         self, data: _FitData, split: Split, cutoff: int, rounds: Sequence[int | None]
-    ) -> list[Stage]:
+    ) -> tuple[Stage, ...]:
         """Train one stage for each of `rounds`, with labels known before `cutoff`.
 
         Every stage receives the confident predictions of the stage before as pseudo-labels.
@@ -733,7 +721,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                     probability=stage.predict_proba(np.arange(len(data.label))),
                     weight=weight,
                 )
-        return stages
+        return tuple(stages)
 
     def _row_weight(self, context: RowContext, weight: np.ndarray | None) -> np.ndarray | None:
         """Multiply the weights of the training rows by those of the method's parts."""
@@ -804,15 +792,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     ) -> Head:
         """Return an untrained head with this pipeline's options."""
         parts = self._method.parts
+        shared = self.get_params().keys() & {field.name for field in fields(HeadOptions)}
         options = HeadOptions(
-            hidden=self.hidden,
-            dropout=self.dropout,
-            epochs=self.epochs,
-            patience=self.patience,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
-            seed=self.seed,
-            device=self.device,
+            **{name: getattr(self, name) for name in shared},
             terms=terms,
             training=tuple(part.training for part in parts if part.training is not None),
             patient=any(part.patient for part in parts),
@@ -952,10 +934,6 @@ def _read(task: Task, rows: RowIndex) -> np.ndarray:
         return matrix(task, rows)
     first = task.propagation(task.x)
     return torch.cat([task.x, first, task.propagation(first)], 1).numpy()[rows]
-
-
-def _all_labelled(data: _FitData) -> Split:
-    return Split(data.labelled, np.empty(0, np.int64))
 
 
 def _features_of(inputs: Inputs) -> np.ndarray:

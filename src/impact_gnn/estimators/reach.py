@@ -61,7 +61,12 @@ class Reach:
         if self.note is not None:
             warnings.warn(self.note, stacklevel=4)
             return None
-        return neighbourhood(graph, nodes, steps=self.steps, both_ways=self.both_ways)
+        return neighbourhood(
+            graph,
+            nodes,
+            steps=self.steps,
+            both_ways=self.both_ways,
+        )
 
 
 def engine_for(part: TemporalGraph, engine: Engine | None) -> Engine:

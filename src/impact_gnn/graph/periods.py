@@ -156,12 +156,7 @@ def choose(
     """
     dated = values.dtype.kind == "M"
     if isinstance(rule, Periods):
-        if rule.dated != dated:
-            came = "dates" if dated else "numbers"
-            known = "numbers" if dated else "dates"
-            raise InputError(
-                f"the times are {came}, but the periods are of {known}; pass the same kind of time."
-            )
+        _refuse_other_kind(rule, dated)
         if rule.unit == "bins":
             return rule, f"{len(rule.starts)} bins, as given"
         return rule, f"a period is a {rule.unit}, as given"
@@ -214,6 +209,16 @@ def choose(
         first=0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1),
     )
     return periods, f"{distinct:,} distinct times in {len(starts)} periods of about equal size"
+
+
+def _refuse_other_kind(periods: Periods, dated: bool) -> None:
+    """Refuse periods of dates for numbers, and the reverse."""
+    kinds = ("dates", "numbers")
+    if periods.dated != dated:
+        came, known = kinds if dated else kinds[::-1]
+        raise InputError(
+            f"the times are {came}, but the periods are of {known}; pass the same kind of time."
+        )
 
 
 def _count(rule: Any) -> int | None:

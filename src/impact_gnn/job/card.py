@@ -4,63 +4,27 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from impact_gnn._text import plain_template
-from impact_gnn.backtesting import BacktestResult
-from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.estimators import MODELS
-from impact_gnn.graph import GraphSummary
-from impact_gnn.report import limitations
-from impact_gnn.report.numbers import counted, measured, percent, period_named
-from impact_gnn.report.sentences import selected
-from impact_gnn.report.summary import RunOptions, RunSummary
+from impact_gnn.report.limitations import limitations
+from impact_gnn.report.numbers import FILTERS
+from impact_gnn.report.summary import RunSummary
 
 
-def card(
-    graph: GraphSummary,
-    options: RunOptions,
-    diagnosis: Diagnosis,
-    tested: BacktestResult,
-    versions: dict[str, str],
-) -> str:
-    """The card as Markdown; names of users are escaped."""
-    unknown: Any = None  # until the model is saved
-    summary = RunSummary(
-        graph=graph,
-        options=options,
-        command=None,
-        diagnosis=diagnosis,
-        advice=unknown,
-        backtest=tested,
-        fits=[],
-        prediction_summary=unknown,
-        explained=[],
-        cost=unknown,
-        versions=versions,
-    )
-    limits = [
-        *limitations.backtest(summary),
-        *limitations.horizon(summary),
-        *limitations.assumptions(summary),
-    ]
-    user_model = None if options.model in MODELS else options.model.rpartition("-")[0]
+def card(summary: RunSummary) -> str:
+    """The card as Markdown; names of users are escaped. Nothing is predicted yet."""
+    model = summary.options.model
+    user_model = None if model in MODELS else model.rpartition("-")[0]
     template = plain_template(
         Path(__file__).with_name("card.md.j2"),
         md=_escape,
-        counted=counted,
-        measured=measured,
-        percent=percent,
+        **FILTERS,
     )
     return template.render(
-        graph=graph,
-        since=period_named(summary.since),
-        selected=selected(tested.selection),
-        metric=summary.metric,
-        fold_checks=tested.fold_checks,
-        limitations=limits,
+        summary=summary,
+        limitations=limitations(summary),
         user_model=user_model,
-        versions=versions,
     )
 
 

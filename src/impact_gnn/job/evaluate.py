@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.stats import binomtest
 
 from impact_gnn import _files
 from impact_gnn._codec import encode
@@ -64,38 +65,31 @@ def evaluate(
     predictions = _read_predictions(summary.predictions_file)
     ensemble = Ensemble.load(root / "model", model=model)
     if isinstance(labels, str | Path) and is_label_table(labels):
-        labelled_ids, all_labels = _labels_of_table(labels)
+        known = _labels_of_table(labels)
         run_graph = None if graph is None else load_for(ensemble, graph)
     else:
         run_graph = load_for(ensemble, labels)
-        labelled_ids, all_labels = _labels_of_graph(run_graph)
+        known = _labels_of_graph(run_graph)
 
-    # Predicted nodes whose label is known now, and that label as text.
+    # Predicted nodes whose label is known now.
     ids = _id_names(predictions["id"].to_pylist())
-    position = pc.index_in(ids, value_set=labelled_ids)
-    rows = np.flatnonzero(pc.is_valid(position).to_numpy(zero_copy_only=False))
+    rows = [row for row, name in enumerate(ids) if name in known]
     if len(rows) < MIN_LABELS:
         raise InputError(
             f"labels are known for {len(rows)} of the {len(ids)} predicted nodes; "
             "pass labels with their ids."
         )
-    truth = all_labels.take(position.drop_null())
-
-    schema = ensemble.fitted.schema
-    classes = _class_names(schema.label_names, ensemble.fitted.num_labels)
-    _refuse_other_case(str(labels), truth, classes)
+    truth = {ids[row]: known[ids[row]] for row in rows}
+    classes = _class_codes(ensemble.fitted.schema.label_names, ensemble.fitted.num_labels)
+    _refuse_other_case(str(labels), set(truth.values()), classes)
     with guarded(summary.predictions_file):  # its cells may have been changed
-        evaluation = _evaluate_table(summary, classes, predictions.take(rows), truth)
+        table = predictions.take(rows)
+        evaluation = _evaluate_table(summary, classes, table, [known[ids[row]] for row in rows])
     if run_graph is not None:
         base = summary.options.pipeline(summary.options.model if model is None else model)
-        true_class = pc.index_in(truth, value_set=classes)
+        true_class = {name: classes[label] for name, label in truth.items() if label in classes}
         comparison = _compare_with_baseline(
-            summary,
-            ensemble,
-            baseline=base,
-            graph=run_graph,
-            ids=ids.take(rows),
-            true_class=true_class,
+            summary, ensemble, baseline=base, graph=run_graph, true_class=true_class
         )
         evaluation = replace(evaluation, **comparison)
     # Only a file of our own is replaced, which its seal shows.
@@ -135,29 +129,28 @@ def load_for(model: Ensemble, graph: str | Path | GraphLike) -> TemporalGraph:
     """A graph with the periods of a fitted model; a path is loaded first."""
     if not isinstance(graph, str | Path):
         return as_temporal_graph(graph)
-    return load(graph, verify=True, period=periods_of(model, graph))
+    return load(
+        graph,
+        verify=True,
+        period=periods_of(model, graph),
+    )
 
 
-def _label_names(values: Iterable[Any]) -> pa.Array:
-    """Classes as text, by which they are matched: 7, 7.0 and "7" are the same."""
-    return pa.array(map(class_name, values), pa.string())
-
-
-def _id_names(values: Iterable[Any]) -> pa.Array:
+def _id_names(values: Iterable[Any]) -> list[str]:
     """Ids as text, as for classes; but white space around an id is part of it."""
-    names = (
+    return [
         value if isinstance(value, str) and value != value.strip() else class_name(value)
         for value in values
-    )
-    return pa.array(names, pa.string())
+    ]
 
 
-def _class_names(names: Sequence[Any] | None, count: int) -> pa.Array:
-    return _label_names(range(count) if names is None else names)
+def _class_codes(names: Sequence[Any] | None, count: int) -> dict[str, int]:
+    """Codes of classes by their names as text: 7, 7.0 and "7" are the same."""
+    return {class_name(name): code for code, name in enumerate(names or range(count))}
 
 
-def _labels_of_table(path: str | Path) -> tuple[pa.Array, pa.Array]:
-    """Ids and labels of a table, by the names of its columns; rows without a label are left out."""
+def _labels_of_table(path: str | Path) -> dict[str, str]:
+    """Labels of a table by id, by the names of its columns; rows without a label are left out."""
     source = table_in(Path(path))
     assert source is not None
     table = source.as_written(source.head.column_names).table
@@ -171,27 +164,27 @@ def _labels_of_table(path: str | Path) -> tuple[pa.Array, pa.Array]:
     table = pa.table([*map(floats_as_numbers, table.columns)], names=table.column_names)
     table = table.filter(pc.is_valid(table[label]))
     ids = _id_names(table[names["id"]].to_pylist())
-    labels = _label_names(table[label].to_pylist())
-    is_labelled = pc.not_equal(labels, "")
-    ids = ids.filter(is_labelled)
-    if pc.count_distinct(ids).as_py() < len(ids):
+    labels = map(class_name, table[label].to_pylist())
+    rows = [(name, value) for name, value in zip(ids, labels, strict=True) if value]
+    if len(dict(rows)) < len(rows):
         raise InputError(f"{path} has duplicate ids; pass one label per id.")
-    return ids, labels.filter(is_labelled)
+    return dict(rows)
 
 
-def _labels_of_graph(graph: TemporalGraph) -> tuple[pa.Array, pa.Array]:
-    """Ids and labels of the labelled nodes of a graph."""
+def _labels_of_graph(graph: TemporalGraph) -> dict[str, str]:
+    """Labels of the labelled nodes of a graph by id."""
     nodes = np.flatnonzero(graph.label >= 0)
-    names = _class_names(graph.label_names, graph.num_labels)
-    return _id_names(graph.ids[nodes].tolist()), names.take(pa.array(graph.label[nodes]))
+    names = list(_class_codes(graph.label_names, graph.num_labels))
+    ids = _id_names(graph.ids[nodes].tolist())
+    return {name: names[label] for name, label in zip(ids, graph.label[nodes], strict=True)}
 
 
-def _refuse_other_case(where: str, labels: pa.Array, classes: pa.Array) -> None:
+def _refuse_other_case(where: str, labels: set[str], classes: Iterable[str]) -> None:
     """Refuse labels that match classes only if upper and lower case are the same."""
-    if pc.any(pc.is_in(labels, classes)).as_py():
+    if labels & {*classes}:
         return
-    by_folded_name = {name.casefold(): name for name in classes.to_pylist()}
-    for label in pc.unique(labels).to_pylist():
+    by_folded_name = {name.casefold(): name for name in classes}
+    for label in sorted(labels):
         name = by_folded_name.get(label.casefold())
         if name is not None:
             raise InputError(
@@ -201,14 +194,14 @@ def _refuse_other_case(where: str, labels: pa.Array, classes: pa.Array) -> None:
 
 
 def _evaluate_table(
-    summary: RunSummary, classes: pa.Array, table: pa.Table, truth: pa.Array
+    summary: RunSummary, classes: dict[str, int], table: pa.Table, truth: list[str]
 ) -> Evaluation:
     """Everything that follows from the table of predictions and the true labels."""
     # Class indices [n]; len(classes) stands for a class that the model does not know.
     unknown = len(classes)
-    predicted_names = _label_names(table["label"].to_pylist())
-    predicted = pc.fill_null(pc.index_in(predicted_names, value_set=classes), unknown).to_numpy()
-    true = pc.fill_null(pc.index_in(truth, value_set=classes), unknown).to_numpy()
+    predicted_names = map(class_name, table["label"].to_pylist())
+    predicted = np.array([classes.get(name, unknown) for name in predicted_names])
+    true = np.array([classes.get(name, unknown) for name in truth])
     is_correct = predicted == true
 
     # Names of the classes as they are written in sets; None is in no set.
@@ -258,17 +251,14 @@ def _evaluate_table(
 
 def _wilson_interval(is_correct: np.ndarray) -> Estimate:
     """Accuracy with Wilson's 95 % interval, which stays between 0 and 1."""
-    n = len(is_correct)
-    p = float(is_correct.mean())
-    z = 1.96
-    middle = p + z * z / (2 * n)
-    half = z * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    shrinkage = 1 + z * z / n
+    count = len(is_correct)
+    share = float(is_correct.mean())
+    interval = binomtest(int(is_correct.sum()), count).proportion_ci(method="wilson")
     return Estimate(
-        value=p,
-        error=float(np.sqrt(p * (1 - p) / n)),
-        low=max(float((middle - half) / shrinkage), 0.0),
-        high=min(float((middle + half) / shrinkage), 1.0),
+        value=share,
+        error=float(np.sqrt(share * (1 - share) / count)),
+        low=float(interval.low),
+        high=float(interval.high),
     )
 
 
@@ -278,28 +268,32 @@ def _compare_with_baseline(
     *,
     baseline: Pipeline,
     graph: TemporalGraph,
-    ids: pa.Array,
-    true_class: pa.Array,
+    true_class: dict[str, int],
 ) -> dict[str, Any]:
     """Gain and scores against the baseline, fitted as it would have been at the time of the run.
 
-    `ids` and `true_class` are those of the nodes to compare on; labels from the cutoff on are
-    hidden from the fit.
+    `true_class` has the nodes to compare on, by id; labels from the cutoff on are hidden from the
+    fit.
     """
     options = summary.options
     last_time = summary.graph.times[-1]
     if graph.times[-1] > last_time:  # the run did not see later nodes
         graph = graph.upto(last_time)
     view = ensemble.fitted.schema.adapted(graph, options.cutoff)
-    baseline = with_candidate(baseline, BASELINE, seed=options.seed, cutoff=options.cutoff)
+    baseline = with_candidate(
+        baseline,
+        BASELINE,
+        seed=options.seed,
+        cutoff=options.cutoff,
+    )
     baseline = baseline.fit(view)
 
     # Positions among the targets of the graph, for nodes of known class.
     target_ids = _id_names(graph.ids[ensemble.targets(graph)].tolist())
-    position = pc.index_in(ids, value_set=target_ids)
-    is_comparable = pc.and_(pc.is_valid(true_class), pc.is_valid(position))
-    rows = np.asarray(position.filter(is_comparable))
-    true = np.asarray(true_class.filter(is_comparable))
+    position = {name: row for row, name in enumerate(target_ids)}
+    comparable = [name for name in true_class if name in position]
+    rows = [position[name] for name in comparable]
+    true = np.array([true_class[name] for name in comparable])
     if len(rows) < MIN_LABELS:
         raise InputError(
             f"the graph contains only {len(rows)} of the labelled nodes; pass the graph of the run."

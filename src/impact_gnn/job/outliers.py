@@ -33,13 +33,13 @@ class OutlierScale:
     limit: float  # score above which a node is an outlier
 
     @classmethod
-    def fit(cls, view: TemporalGraph, seed: int = 0) -> OutlierScale | None:
+    def fit(cls, view: TemporalGraph) -> OutlierScale | None:
         """Fit on the known labels of a view; None without features, or if nothing varies."""
         nodes = np.flatnonzero(view.label >= 0)
         if view.x is None or view.x.shape[1] == 0 or not len(nodes):
             return None
         if len(nodes) > MAX_ROWS:
-            nodes = np.sort(np.random.default_rng(seed).choice(nodes, MAX_ROWS, replace=False))
+            nodes = np.sort(np.random.default_rng(0).choice(nodes, MAX_ROWS, replace=False))
         x = np.asarray(view.x[nodes])
         label = view.label[nodes]
         scale = Scale.fit(x)
@@ -55,7 +55,12 @@ class OutlierScale:
         if typical <= 0:
             return None
         limit = float(np.quantile(distance, QUANTILE)) / typical
-        return cls(scale=scale, means=means, typical=typical, limit=limit)
+        return cls(
+            scale=scale,
+            means=means,
+            typical=typical,
+            limit=limit,
+        )
 
     def score(self, x: np.ndarray, nodes: np.ndarray, label: np.ndarray) -> np.ndarray:
         """Distances of `nodes` from their class, 1 for a typical one; `label` is of all nodes."""

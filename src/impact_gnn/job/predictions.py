@@ -50,7 +50,11 @@ def write_predictions(
         inputs=inputs,
         engine=engine,
     )
-    targets = model.targets(graph, nodes=nodes, cutoff=cutoff)
+    targets = model.targets(
+        graph,
+        nodes=nodes,
+        cutoff=cutoff,
+    )
     label = model.calibration.labels(probability, model.prior)
     row = np.arange(len(targets))
     confidence = probability[row, label]
@@ -59,10 +63,13 @@ def write_predictions(
     # The metric may suit another class than the most probable one.
     ranking = probability.copy()
     ranking[row, label] = np.inf
-    order = np.argsort(-ranking, axis=1, kind="stable")
+    order = np.argsort(
+        -ranking,
+        axis=1,
+        kind="stable",
+    )
 
-    names = model.fitted.schema.label_names
-    class_names = np.arange(probability.shape[1]) if names is None else np.array(names)
+    class_names = model.pipelines[0].classes_
     columns: dict[str, Any] = {
         "id": graph.ids[targets],
         "time": _period_names(graph, targets),

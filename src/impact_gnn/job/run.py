@@ -219,13 +219,27 @@ class _Stages:
         tested = self.store.once(
             "backtest", BacktestResult, lambda: self.backtest(advice), valid=self.is_complete
         )
+        unknown: Any = None
+        summary = RunSummary(
+            graph=graph,
+            options=self.options,
+            command=command,
+            diagnosis=diagnosis,
+            advice=advice,
+            backtest=tested,
+            fits=[],
+            prediction_summary=unknown,
+            explained=[],
+            cost=unknown,
+            versions=_versions(),
+        )
         # Files of a stage lie in a folder of their own, which is cleared with it.
         engine = self.engine.child("fit")
         has_model = (self.out / "model").exists()
         fits = self.store.once(
             "fit",
             list[Fit],
-            lambda: self.fit(diagnosis, tested, engine),
+            lambda: self.fit(summary, engine),
             valid=lambda _: has_model,
         )
         self.watcher.say("predicting")
@@ -234,23 +248,17 @@ class _Stages:
         prediction_summary = self.predict(model, tested, engine)
         explained = self.explain(model, prediction_summary, engine)
         engine.clear()
-        summary = RunSummary(
-            graph=graph,
-            options=self.options,
-            command=command,
-            diagnosis=diagnosis,
-            advice=advice,
-            backtest=tested,
+        finished = replace(
+            summary,
             fits=fits,
             prediction_summary=prediction_summary,
             explained=explained,
             cost=Cost(self.watcher.seconds, _peak_memory()),
-            versions=_versions(),
         ).located(self.out)
         with self.own_file(self.out / "summary.json") as path:
-            write_summary(summary, path)
-        write_report(summary, self.out / "report.html")
-        return summary
+            write_summary(finished, path)
+        write_report(finished, self.out / "report.html")
+        return finished
 
     def predict(self, model: Ensemble, tested: BacktestResult, engine: Engine) -> PredictionSummary:
         """Write the table of predictions."""
@@ -292,7 +300,12 @@ class _Stages:
             return []
         self.watcher.say("explaining two predictions")
         try:
-            explainer = Explainer(model, self.view, inputs=self.inputs, engine=engine)
+            explainer = Explainer(
+                model,
+                self.view,
+                inputs=self.inputs,
+                engine=engine,
+            )
             return [
                 explainer.explain(node.id, most=5)
                 for node in [*predictions.unsure[:1], *predictions.unusual[:1]]
@@ -344,8 +357,9 @@ class _Stages:
         except TooShort:
             return BacktestResult.without_folds(options.effort, options.metric)
 
-    def fit(self, diagnosis: Diagnosis, tested: BacktestResult, engine: Engine) -> list[Fit]:
+    def fit(self, summary: RunSummary, engine: Engine) -> list[Fit]:
         """Fit every member with every seed on all labels; seeds of a member share its weight."""
+        tested = summary.backtest
         choice = tested.choice
         options = self.options
         self.watcher.say(f"fitting on all labels: {choice}")
@@ -386,11 +400,14 @@ class _Stages:
         # predictions of single nodes are the same.
         if tested.calibration.strength:
             raw = replace(ensemble, calibration=Calibration())
-            probabilities = raw.predict_proba(self.view, inputs=self.inputs, engine=engine)
+            probabilities = raw.predict_proba(
+                self.view,
+                inputs=self.inputs,
+                engine=engine,
+            )
             fixed = tested.calibration.fixed_for(probabilities, ensemble.prior)
             ensemble = replace(ensemble, calibration=fixed)
-        model_card = card(self.view.summary(), options, diagnosis, tested, _versions())
-        ensemble.save(self.out / "model", card=model_card)
+        ensemble.save(self.out / "model", card=card(summary))
         return fits
 
     def fit_members(

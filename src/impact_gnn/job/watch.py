@@ -56,7 +56,7 @@ class Watch:
         for row in self.periods:
             lines.append(
                 f"{row.period:>12} {row.count:>9,} {row.confidence:>11.1%} "
-                f"{_cell(row.expected):>18} {_cell(row.unusual):>9} {row.mix:>12.1%}"
+                f"{percent(row.expected):>18} {percent(row.unusual):>9} {row.mix:>12.1%}"
             )
         if self.reasons:
             lines += ["Retrain:", *(f"- {reason}" for reason in self.reasons)]
@@ -195,7 +195,3 @@ def _reasons(
             f"{counted(num_new, 'new label')} since the run, "
             f"which trained on {counted(num_known, 'label')}."
         )
-
-
-def _cell(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"

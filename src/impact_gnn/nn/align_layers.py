@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -204,18 +203,19 @@ def _pny(graph: TemporalGraph, table: np.ndarray | None) -> nn.Module:
         graph.edge_index, graph.y, graph.time, num_labels=graph.num_labels, cutoff=cutoff
     )
     degree = torch.from_numpy(np.diff(graph.csr().indptr))
-    return PNY(*_tensors(graph), connectivity=connectivity, degree=degree, table=table)
-
-
-ALIGNMENTS: Mapping[str, Callable[[TemporalGraph, np.ndarray | None], nn.Module | None]] = (
-    MappingProxyType(
-        {
-            "none": lambda graph, table: None,
-            "center": lambda graph, table: TimeCenter(torch.tensor(graph.time)),
-            "standardize": lambda graph, table: TimeStandardize(torch.tensor(graph.time)),
-            "jjnorm": lambda graph, table: JJNorm(*_tensors(graph)),
-            "pny": _pny,
-        }
+    return PNY(
+        *_tensors(graph),
+        connectivity=connectivity,
+        degree=degree,
+        table=table,
     )
-)
+
+
+ALIGNMENTS: Mapping[str, Callable[[TemporalGraph, np.ndarray | None], nn.Module | None]] = {
+    "none": lambda graph, table: None,
+    "center": lambda graph, table: TimeCenter(torch.tensor(graph.time)),
+    "standardize": lambda graph, table: TimeStandardize(torch.tensor(graph.time)),
+    "jjnorm": lambda graph, table: JJNorm(*_tensors(graph)),
+    "pny": _pny,
+}
 """Every layer-wise alignment by name: (view, table) → layer."""

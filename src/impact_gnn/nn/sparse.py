@@ -68,11 +68,6 @@ class Propagation:
         """The weighting table Ω [T, T]."""
         return self.operator.table
 
-    @property
-    def period(self) -> np.ndarray:
-        """Position of every node's time among the times of the table [N]."""
-        return self.operator.target_period
-
     @cached_property
     def edge_index(self) -> Tensor:
         """Edges source → target of positive weight [2, E], grouped by target, then self-loops."""

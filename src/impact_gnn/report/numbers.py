@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from impact_gnn.metrics import Metric
 from impact_gnn.statistics import Estimate
@@ -82,3 +83,23 @@ def named(label: str) -> str:
 def period_named(name: str) -> str:
     """The user's name of a period; a number that is not a year becomes "period 8"."""
     return f"period {name}" if name.lstrip("-").isdigit() and len(name) != 4 else name
+
+
+FILTERS: dict[str, Any] = {
+    function.__name__: function
+    for function in (
+        number,
+        whole,
+        percent,
+        interval,
+        points,
+        gain_interval,
+        measured,
+        duration,
+        listed,
+        counted,
+        named,
+        period_named,
+    )
+}
+"""For templates, by name."""

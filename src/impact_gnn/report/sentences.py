@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
-from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
-from impact_gnn import methods
-from impact_gnn.backtesting import BASELINE, BacktestResult, FoldCheck, Selection
-from impact_gnn.backtesting.forecast import lost_per_period
-from impact_gnn.estimators import MODELS, EnsembleSpec, Member
+import numpy as np
+
+from impact_gnn._text import plain_template
+from impact_gnn.backtesting import BASELINE, BacktestResult, CandidateResult, FoldCheck, Status
+from impact_gnn.backtesting.results import leading
+from impact_gnn.estimators import EnsembleSpec
 from impact_gnn.metrics import METRICS, Metric
-from impact_gnn.report.numbers import (
-    counted,
-    gain_interval,
-    interval,
-    measured,
-    percent,
-    points,
-    whole,
-)
+from impact_gnn.report.figures import array
+from impact_gnn.report.numbers import FILTERS, gain_interval
 from impact_gnn.report.summary import Evaluation, RunSummary
 
 BASELINE_ONLY = EnsembleSpec.single(BASELINE)  # no correction, and no other model
-TOLERATED_LOSS = 0.02  # of accuracy, before a model is retrained
-
-
-def selected(selection: Selection) -> str:
-    """The selected model and its gain over the baseline."""
-    return str(selection).replace(" -", " −")
+MAX_ROWS = 10  # candidates that are visible at once, with the selected ones and the baseline
 
 
 def named_checks(tested: BacktestResult) -> list[tuple[str, FoldCheck]]:
@@ -43,19 +32,13 @@ def named_checks(tested: BacktestResult) -> list[tuple[str, FoldCheck]]:
     return named_folds[::-1]
 
 
-def members(summary: RunSummary) -> list[tuple[Member, str]]:
-    """Members of the selected ensemble with a description of their models."""
-    rows = []
-    for member in summary.choice.members:
-        spec = MODELS.get(member.candidate.model or summary.options.model)
-        rows.append((member, "a user model" if spec is None else spec.summary))
-    return rows
-
-
-def parts(ensemble: EnsembleSpec) -> list[tuple[str, str]]:
-    """Method parts of an ensemble, each with its summary."""
-    used = [methods.get(name) for name in methods.names() if name in ensemble.parts]
-    return [(part.name, part.summary) for part in used]
+def candidate_rows(tested: BacktestResult) -> tuple[list[CandidateResult], list[CandidateResult]]:
+    """The first rows of the table of candidates, and all others."""
+    visible = tested.full
+    if len(visible) <= 1:  # only the baseline: include those that were not tried on every fold
+        visible = [row for row in tested.rows if row.status in (Status.FULL, Status.PART)]
+    first = leading(visible, MAX_ROWS)
+    return first, [row for row in tested.rows if row not in first]
 
 
 def gains_by_fold(summary: RunSummary) -> list[tuple[str, float]]:
@@ -71,86 +54,14 @@ def improved(metric: Metric) -> str:
     return "was more accurate" if metric.title == "accuracy" else f"had a better {metric.title}"
 
 
-def by_horizon(summary: RunSummary) -> str:
-    """The loss of accuracy by forecast horizon, and the retraining interval that follows."""
-    scores = summary.backtest.by_horizon
-    if len(scores) < 2:
-        reason = "the history is too short"
-        if summary.backtest.effort == "quick":
-            reason = "this requires effort normal or thorough"
-        return f"The accuracy by forecast horizon was not measured: {reason}."
-    span = f"over a horizon of {counted(len(scores), 'period')}"
-    slope = lost_per_period(scores)
-    if slope.low <= 0:
-        change = f"{points(-slope.value)} points per period"
-        limits = f"95% CI {points(-slope.high)} to {points(-slope.low)}"
-        return (
-            f"Accuracy shows no significant loss {span} ({change}, {limits}). "
-            "Retrain when enough new labels are available."
-        )
-    loss = f"{100 * slope.value:.1f} points per period"
-    limits = f"95% CI {100 * slope.low:.1f} to {100 * slope.high:.1f}"
-    every = max(1, int(TOLERATED_LOSS / slope.value))
-    return (
-        f"Accuracy falls by {loss} {span} ({limits}). To lose at most "
-        f"{100 * TOLERATED_LOSS:.0f} points, retrain every {counted(every, 'period')}."
-    )
-
-
 def describe_evaluation(summary: RunSummary, evaluation: Evaluation) -> list[str]:
     """Accuracy of the predictions, the forecast, the sets and the selection, as sentences."""
-    result = summary.prediction_summary
-    metric = summary.metric
-    accuracy = evaluation.accuracy
-    forecast = result.accuracy
-    sentences = [
-        f"Labels are now known for {whole(evaluation.count)} of the {whole(result.count)} "
-        f"predicted nodes. Accuracy: {percent(accuracy.value)} (95% CI {interval(accuracy)})."
-    ]
-    if forecast is not None:
-        position = "within"
-        if accuracy.value < forecast.low:
-            position = "below"
-        elif accuracy.value > forecast.high:
-            position = "above"
-        sentences.append(
-            f"This is {position} the forecast of {percent(forecast.value)} "
-            f"(90% interval {interval(forecast)})."
-        )
-    if evaluation.unknown:
-        sentences.append(
-            f"{percent(evaluation.unknown / evaluation.count)} of these nodes are in classes that "
-            "the model does not know; they count as errors."
-        )
-    past_error = summary.backtest.mean_check("error")
-    past = "" if past_error is None else f" ({percent(past_error)} on past folds)"
-    sentences.append(
-        f"Mean confidence: {percent(evaluation.confidence)}. "
-        f"Calibration error: {percent(evaluation.error)}{past}. "
-        f"Coverage of the prediction sets: {percent(evaluation.coverage)} "
-        f"(nominal {percent(result.coverage, 0)})."
-    )
-    sentences.append(_selection_outcome(summary, evaluation, metric))
-    return sentences
-
-
-def _selection_outcome(summary: RunSummary, evaluation: Evaluation, metric: Metric) -> str:
-    """Whether the selected model was better than the baseline on the new labels."""
-    gain = evaluation.gain
-    score = f"{metric.title} {measured(evaluation.score, metric)}"
-    if gain is None:
-        return "Add --graph to compare with the baseline, which must be fitted on the graph."
-    if summary.choice == BASELINE_ONLY:
-        return f"The baseline was selected ({score})."
-    comparison = "not significantly different from the baseline"
-    if gain.low > 0:
-        comparison = "better than the baseline"
-    elif gain.high < 0:
-        comparison = "worse than the baseline"
-    return (
-        f"The selected model is {comparison}: {score}, baseline "
-        f"{measured(evaluation.plain_score, metric)}, gain {gain_interval(gain, metric)}."
-    )
+    template = plain_template(Path(__file__).with_name("evaluation.txt.j2"), **FILTERS)
+    return template.render(
+        summary=summary,
+        evaluation=evaluation,
+        has_baseline_only=summary.choice == BASELINE_ONLY,
+    ).splitlines()
 
 
 @dataclass(frozen=True)
@@ -167,26 +78,28 @@ class ClassRow:
 
 def classes(summary: RunSummary) -> list[ClassRow]:
     """A row for every class, those with the most labels first."""
-    num_true = Counter[int]()
-    num_predicted = Counter[int]()
-    num_correct = Counter[int]()
+    labels = summary.prediction_summary.labels
+    counts = np.zeros((len(labels), len(labels)), int)  # [true, predicted]
     for check in summary.backtest.fold_checks:
         for true, label, count in check.confusion:
-            num_true[true] += count
-            num_predicted[label] += count
-            num_correct[true] += count * (true == label)
+            counts[true, label] += count
     rows = [
         ClassRow(
             name=name,
             known=summary.graph.label_counts[k],
-            tested=num_true[k],
-            recall=num_correct[k] / num_true[k] if num_true[k] else None,
-            precision=num_correct[k] / num_predicted[k] if num_predicted[k] else None,
+            tested=int(counts[k].sum()),
+            recall=_ratio(counts[k, k], counts[k].sum()),
+            precision=_ratio(counts[k, k], counts[:, k].sum()),
             predicted=predicted,
         )
-        for k, (name, predicted) in enumerate(summary.prediction_summary.labels.items())
+        for k, (name, predicted) in enumerate(labels.items())
     ]
     return sorted(rows, key=lambda row: -row.known)
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    """A share; None of nothing."""
+    return float(part / whole) if whole else None
 
 
 def by_threshold(summary: RunSummary) -> list[tuple[float, float, float | None, float | None]]:
@@ -208,55 +121,26 @@ def by_threshold(summary: RunSummary) -> list[tuple[float, float, float | None, 
 
 def _accuracy_above(threshold: float, checks: list[FoldCheck]) -> float | None:
     """Accuracy of the predictions with at least this probability; None if there are none."""
-    total = 0.0
-    correct = 0.0
-    for check in checks:
-        for part in check.bins:
-            if part.confidence >= threshold:
-                total += check.count * part.share
-                correct += check.count * part.share * part.accuracy
-    return correct / total if total else None
+    bins = [
+        (check.count * part.share, part.accuracy)
+        for check in checks
+        for part in check.bins
+        if part.confidence >= threshold
+    ]
+    weight, accuracy = array(bins).reshape(-1, 2).T
+    return _ratio(weight @ accuracy, weight.sum())
 
 
 def command(summary: RunSummary) -> str:
-    """The command of the run; from Python, an equivalent one with unknown values in capitals."""
+    """The command of the run, or its call from Python."""
     if summary.command is not None:
         return summary.command
-    options = summary.options
-    values = {
-        "out": "DIR",
-        "cutoff": summary.since,
-        "model": options.model,
-        "candidates": ",".join(map(str, options.candidates or ())),
-        "effort": options.effort,
-        "folds": options.folds,
-        "seeds": options.seeds,
-        "budget": f"{options.budget:g}s" if options.budget else "",
-        "metric": options.metric,
-        "class-weight": options.class_weight,
-        "hops": options.hops,
-        "seed": options.seed,
-        "embed": options.embed,
-    }
-    defaults = {"metric": "accuracy", "embed": "none"}
-    words = ["impact", "run", "GRAPH"]
-    for name, value in values.items():
-        if value not in ("", None, defaults.get(name)):
-            words += [f"--{name}", str(value)]
-    if not options.undirected:
-        words.append("--directed")
-    return shlex.join(words)
-
-
-def option_values(summary: RunSummary) -> list[tuple[str, str]]:
-    """Names and values of all options."""
-    values = vars(summary.options) | {
-        "candidates": ", ".join(map(str, summary.options.candidates or ())) or None,
-        "cutoff": summary.since,
-    }
-    return [
-        (name, "not set" if value is None else str(value)) for name, value in sorted(values.items())
-    ]
+    candidates = summary.options.candidates
+    values = vars(summary.options) | {"cutoff": summary.since}
+    if candidates is not None:
+        values["candidates"] = [str(candidate) for candidate in candidates]
+    arguments = [f"{name}={value!r}" for name, value in values.items() if value is not None]
+    return f"impact_gnn.run(graph, out, {', '.join(arguments)})"
 
 
 def time_corrections(tested: BacktestResult) -> str:
@@ -269,14 +153,14 @@ def time_corrections(tested: BacktestResult) -> str:
             "Not known: no correction was evaluated, because the candidates were chosen by hand, "
             "time was up, or no edges lead to the nodes to predict."
         )
-    metric = METRICS[tested.metric]
+    title = METRICS[tested.metric].title
     best, gain = max(gains.items(), key=lambda pair: pair[1].value)
-    difference = gain_interval(gain, metric)
+    difference = gain_interval(gain, METRICS[tested.metric])
     if gain.low > 0:
-        return f"Yes: {best} improves {metric.title} by {difference}."
+        return f"Yes: {best} improves {title} by {difference}."
     if gain.value <= 0:
-        return f"No: no correction improves {metric.title}; the best is {best}, {difference}."
+        return f"No: no correction improves {title}; the best is {best}, {difference}."
     return (
-        f"Not clearly: no correction improves {metric.title} by more than its uncertainty; "
+        f"Not clearly: no correction improves {title} by more than its uncertainty; "
         f"the best is {best}, {difference}."
     )

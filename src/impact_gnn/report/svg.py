@@ -6,20 +6,17 @@ variables, and text takes the page's font. As a file they stay as they are.
 
 from __future__ import annotations
 
-import contextlib
 import html
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from impact_gnn._files import digest
 
@@ -58,70 +55,41 @@ STYLE: Any = {
     "grid.color": LINE,
     "grid.linewidth": 0.7,
     "lines.linewidth": 1.8,
+    "legend.fontsize": 10,
+    "legend.frameon": False,
+    "legend.borderpad": 0,
 }
 STEPS = [1, 2, 2.5, 5, 10]  # distances of ticks
-LEGEND_ROW = 16  # height of a legend entry in a file
-MARKS = {"line": "2.4", "dash": '2.4" stroke-dasharray="5 3', "area": "9", "dot": "9"}
+LEGEND_LETTERS = 64  # of a row of the legend, with the samples of the lines
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 Called: TypeAlias = Callable[[int], str]
 """The user's name of a time."""
 
 
-@dataclass(frozen=True)
-class Key:
-    """A legend entry; `mark` is "line", "dash", "area" or "dot"."""
-
-    name: str
-    colour: str  # of the light page
-    mark: str = "line"
-
-    @property
-    def variable(self) -> str:
-        """The colour inside a page."""
-        return VARIABLES.get(self.colour, self.colour)
+def canvas(width: float = 360, height: float = 220) -> Figure:
+    """A figure that the page scales; a letter is about 10 units high."""
+    return Figure(figsize=(width / 72, height / 72), layout="constrained")
 
 
-@contextlib.contextmanager
-def axes(width: float, height: float) -> Iterator[Axes]:
-    """Axes in the style of the page, which scales them; a letter is about 10 units high."""
-    with mpl.rc_context(STYLE):
-        yield Figure(figsize=(width / 72, height / 72), layout="constrained").add_subplot()
-
-
-def _svg_file(ax: Axes) -> str:
-    """The figure of these axes as an SVG file."""
+def render(figure: Figure, title: str) -> tuple[str, Markup]:
+    """The drawing as a file, and as part of a page with a title for readers."""
+    _add_legend(figure)
     out = io.StringIO()
-    figure = ax.figure
-    assert isinstance(figure, Figure)  # not a part of another
-    with mpl.rc_context(STYLE):
-        # `savefig` draws everything twice
-        FigureCanvasSVG(figure).print_svg(out, metadata=NO_METADATA)
-    return out.getvalue()
+    # `savefig` draws everything twice
+    FigureCanvasSVG(figure).print_svg(out, metadata=NO_METADATA)
+    return out.getvalue(), _for_page(out.getvalue(), title)
 
 
-def render(ax: Axes, title: str, keys: Sequence[Key]) -> tuple[str, Markup]:
-    """The drawing as a file with its legend, and as part of a page with a title for readers."""
-    text = _svg_file(ax)
-    return _with_legend(text, keys), _for_page(text, title)
-
-
-def _with_legend(text: str, keys: Sequence[Key]) -> str:
-    """Add legend entries below an SVG; drawing it again with a legend would take 0.1 seconds."""
-    box = re.search(r'height="([\d.]+)pt" viewBox="0 0 [\d.]+ [\d.]+"', text)
-    assert box is not None  # matplotlib always writes one
-    height = float(box[1])
-    rows = []
-    taller = box[0].replace(box[1], f"{height + LEGEND_ROW * len(keys):g}")
-    for place, key in enumerate(keys):
-        y = height + LEGEND_ROW * place + 6
-        rows.append(
-            f'<line x1="8" x2="26" y1="{y:g}" y2="{y:g}" stroke="{key.colour}" '
-            f'stroke-width="{MARKS[key.mark]}"/>'
-            f'<text x="32" y="{y + 4:g}" style="font: 10px sans-serif; fill: {INK}">'
-            f"{html.escape(key.name)}</text>"
-        )
-    return text.replace(box[0], taller).replace("</svg>", f"{''.join(rows)}</svg>")
+def _add_legend(figure: Figure) -> None:
+    """Add the labels of all axes below the drawing, which stays as high as it is."""
+    labels = [name for ax in figure.axes for name in ax.get_legend_handles_labels()[1]]
+    if not labels:
+        return
+    columns = max(1, LEGEND_LETTERS // (max(map(len, labels)) + 6))
+    rows = -(-len(labels) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.2 * rows)
+    figure.legend(loc="outside lower left", ncols=columns)
 
 
 def _for_page(text: str, title: str) -> Markup:
@@ -153,40 +121,18 @@ def _clean_tag(tag: str, unique: str) -> str:
 
 
 def over_time(
-    ax: Axes,
-    ylabel: str = "",
-    xlabel: str = "period",
-    *,
-    across: int = 6,
-    up: int = 5,
-    top: float | None = None,
-    called: Called | None = None,
+    ax: Axes, called: Called = str, *, xlabel: str = "period", ylabel: str = "", ticks: int = 6
 ) -> None:
-    """Format a time axis, with names by `called` if there is one; the y axis begins at zero."""
-    low, high = (round(end) for end in ax.get_xlim())
-    wide = called is not None and max(len(short(called(end))) for end in (low, high)) > 5
-    ax.ticklabel_format(axis="x", useOffset=False, style="plain")
-    ax.xaxis.set_major_locator(
-        MaxNLocator(across // 2 if wide else across, steps=STEPS, integer=True)
-    )
-    if called is not None:
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda time, _: short(called(round(time)))))
+    """Format a time axis with names by `called`; the y axis begins at zero."""
+    if max(len(short(called(round(end)))) for end in ax.get_xlim()) > 5:
+        ticks //= 2  # long names, such as dates, need the room of two
+    ax.xaxis.set_major_locator(MaxNLocator(ticks, steps=STEPS, integer=True))
+    ax.xaxis.set_major_formatter(lambda time, _: short(called(round(time))))
+    ax.yaxis.set_major_locator(MaxNLocator(5, steps=STEPS))
     ax.set(xlabel=xlabel, ylabel=ylabel)
-    from_zero(ax, top, up)
+    ax.set_ylim(bottom=0)
 
 
 def short(name: str) -> str:
     """The name of a period for a tick: that of a bin is where it begins."""
     return name.removesuffix("..").split("T")[0]
-
-
-def from_zero(ax: Axes, top: float | None = None, ticks: int = 5) -> None:
-    """The y axis begins at zero; a flat line of zeros still gets some height."""
-    highest = ax.get_ylim()[1] if top is None else top
-    ax.set_ylim(0, highest if highest > 1e-9 else 1.0)
-    ax.yaxis.set_major_locator(MaxNLocator(ticks, steps=STEPS))
-
-
-def in_percent(ax: Axes) -> None:
-    """Shares on the y axis as percent, with no more digits than they need."""
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{round(100 * share, 3):g}%"))
