@@ -301,7 +301,7 @@ def test_hops_of_few_rows_are_rows_of_all_hops(seed, norm, self_loop, hops):
     operators = [Memory().operator(graph, **options)] * hops
     x = rng.normal(size=(90, 5))
     rows = rng.integers(0, 90, 3)
-    some = Memory().hops_of_rows(operators, x, rows)
+    some = Memory().hops(operators, x, rows=rows)
     for hop, whole in zip(some, Memory().hops(operators, x), strict=True):
         np.testing.assert_allclose(hop, whole[rows], rtol=1e-12, atol=1e-14)
 

@@ -15,6 +15,7 @@ and other inputs never read the wrong files.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import tempfile
 from abc import abstractmethod
@@ -85,12 +86,12 @@ class FileEngine(Engine):
     def _hops(
         self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
     ) -> list[Hop]:
+        few_rows = rows
         # For many rows all are computed: the file then serves other rows as well.
         if rows is not None and len(rows) >= FEW_ROWS * operators[-1].csr.num_targets:
-            *before, last = self._hops(operators, x, None, dtype)
-            return [*before, selected_hop(last, np.asarray(rows))]
+            few_rows = None
         with self._working():
-            job = self._job(operators, x, rows, np.dtype(dtype or self.storage or x.dtype))
+            job = self._job(operators, x, few_rows, np.dtype(dtype or self.storage or x.dtype))
             missing = job.missing()
             if missing:
                 # Refused now, with a sentence, and not by a full disk in an hour.
@@ -99,8 +100,14 @@ class FileEngine(Engine):
                 # A slice goes through all of its missing hops in one task.
                 numbers = sorted({number for _, number in missing})
                 counter = Counter(watched(self.progress), "propagating", len(numbers))
-                self.share(run_slice, [(job, number) for number in numbers], counter)
-            return [job.hop(hop) for hop in range(1, len(job.nodes))]
+                for _ in self.share(run_slice, [(job, number) for number in numbers]):
+                    counter.advance()
+            hops: list[Hop] = [job.hop(hop) for hop in range(1, len(job.nodes))]
+        if rows is None:
+            return hops
+        # The last hop is computed for few rows only; the others read hops of all nodes.
+        last = len(operators) if few_rows is None else len(operators) - 1
+        return [*(selected_hop(hop, rows) for hop in hops[:last]), *hops[last:]]
 
     def graph(
         self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False
@@ -196,12 +203,9 @@ class FileEngine(Engine):
 
     @abstractmethod
     def share(
-        self,
-        function: Callable[..., Any],
-        tasks: Sequence[tuple[Any, ...]],
-        counter: Counter | None = None,
-    ) -> list[Any]:
-        """Call the function for every tuple of arguments and return the results in order."""
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Any]:
+        """Call the function for every tuple of arguments and yield the results in order."""
 
     @property
     @abstractmethod
@@ -412,18 +416,10 @@ class Disk(FileEngine):
         return 1
 
     def share(
-        self,
-        function: Callable[..., Any],
-        tasks: Sequence[tuple[Any, ...]],
-        counter: Counter | None = None,
-    ) -> list[Any]:
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Any]:
         """Run one task after the other: each uses all threads and the whole memory."""
-        results = []
-        for task in tasks:
-            results.append(function(*task))
-            if counter is not None:
-                counter.advance()
-        return results
+        return itertools.starmap(function, tasks)
 
 
 def _take_nodes(part: Nodes, positions: np.ndarray | None, path: Path) -> Nodes:

@@ -204,7 +204,7 @@ def sort_edges(
     goal: Path,
     *,
     memory: int,
-    share: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]],
+    share: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterator[Any]],
 ) -> StoredCSR:
     """Sort edges by target into the directory `goal`, which appears when it is complete.
 
@@ -226,7 +226,7 @@ def sort_edges(
         _files.create_array(temporary / "indptr.npy", np.int64, (edges.num_targets + 1,))
         # Workers receive paths, never arrays.
         edges = edges.saved(temporary / "unsorted")
-        counts = share(sort_range, [(edges, part, temporary) for part in ranges])
+        counts = list(share(sort_range, [(edges, part, temporary) for part in ranges]))
         # Merged edges leave gaps at the ends of their ranges.
         if sum(counts) < size:
             _close_gaps(temporary, ranges, counts, dtypes)

@@ -24,7 +24,6 @@ from impact_gnn.engines.hop import (
     Hop,
     SlicedHop,
     as_hop,
-    selected_hop,
 )
 from impact_gnn.engines.operator import Operator, check_float
 from impact_gnn.graph import TemporalGraph, Triple
@@ -71,7 +70,7 @@ class Engine(ABC):
     def _hops(
         self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
     ) -> list[Hop]:
-        """Compute `hops` of checked features by one operator or more."""
+        """Compute `hops` of checked features, for at least one operator."""
 
     @abstractmethod
     def graph(
@@ -140,25 +139,12 @@ class Engine(ABC):
         Args:
             operators: From `operator`; the targets of each are the sources of the next.
             x: [N, f].
-            rows: The last hop is computed for these rows only, in this order; by default for all.
+            rows: The hops have these rows only, in this order, by default all. Several operators
+                must then lead from nodes of one type to themselves.
             dtype: The type of the stored hops; by default the engine chooses.
         """
         x = checked_start(operators, x)
         return self._hops(operators, x, rows, dtype) if operators else []
-
-    def hops_of_rows(
-        self,
-        operators: Sequence[Operator],
-        x: Features,
-        rows: np.ndarray | None,
-        *,
-        dtype: Any = None,
-    ) -> list[Hop]:
-        """Compute `hops` from nodes of one type to themselves, all of them for `rows` only."""
-        hops = self.hops(operators, x, rows=rows, dtype=dtype)
-        if rows is None:
-            return hops
-        return [*(selected_hop(hop, rows) for hop in hops[:-1]), *hops[-1:]]
 
     def operator(
         self,

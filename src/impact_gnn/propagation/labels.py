@@ -99,7 +99,7 @@ def repeated_label_hops(
 
     `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where unknown.
     """
-    hops = engine.hops_of_rows(operators, label_columns(label, num_labels), rows)
+    hops = engine.hops(operators, label_columns(label, num_labels), rows=rows)
     index: Any = slice(None) if rows is None else rows
     known = label[index]
     shares = [np.zeros(len(known))] * len(operators)
