@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from impact_gnn import _files, _native
+from impact_gnn import _files
 from impact_gnn._progress import Progress
 from impact_gnn.checks import InputError, WorkerLost, listing, one_line
 from impact_gnn.engines.disk import FileEngine
@@ -99,14 +99,9 @@ class Dask(FileEngine):
     def _in_file(self, x: np.ndarray) -> SlicedHop:
         """Return features that workers can read: from their own file, otherwise from a copy."""
         key = _files.digest(x)
-        path = self.place / "arrays" / f"{key}.npy"
-        file = _native.file_of(x)
-        if file is not None:
-            return SlicedHop.open([file], key)
         with self._working():
-            if not path.exists():
-                _files.save_array(path, x, sealed=True)
-        return SlicedHop((_files.open_array(path, sealed=True),), key)
+            path = self._path_of(x, self.place / "arrays" / f"{key}.npy")
+        return SlicedHop.open([str(path)], key)
 
     def max_jobs(self, size: int) -> int:
         """Return the number of workers, or 1 if a graph is too large to be sent to them."""

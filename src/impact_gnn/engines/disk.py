@@ -29,7 +29,7 @@ import numpy as np
 from impact_gnn import _files, _native, checks
 from impact_gnn._progress import Counter, Progress, watched
 from impact_gnn.checks import InputError, listing
-from impact_gnn.engines.edges import EdgeList, StoredCSR, sort_edges
+from impact_gnn.engines.edges import EdgeList, StoredCSR, csr_arrays, describe_csr, sort_edges
 from impact_gnn.engines.engine import FEW_ROWS, Engine
 from impact_gnn.engines.hop import Features, Hop, SlicedHop, selected_hop
 from impact_gnn.engines.operator import Operator, row_blocks
@@ -63,16 +63,8 @@ class FileEngine(Engine):
         # The engine that sorted it may have been cleared.
         if isinstance(cached, StoredCSR) and cached.directory.exists():
             return cached
-        part = graph.relations[relation]
-        source, _, target = relation
-        edges = EdgeList(
-            edge_index=part.edge_index,
-            weight=part.weight,
-            num_sources=graph.nodes[source].num_nodes,
-            num_targets=graph.nodes[target].num_nodes,
-        )
         with self._working():
-            csr = self._sorted(edges)
+            csr = self._sorted(graph, relation)
         graph.cache_csr(relation, csr)
         return csr
 
@@ -222,9 +214,42 @@ class FileEngine(Engine):
     def min_slices(self) -> int:
         """The least number of slices that keeps all workers busy."""
 
-    def _sorted(self, edges: EdgeList) -> StoredCSR:
-        goal = self.place / "edges" / edges.key()
-        return sort_edges(edges, goal, memory=self.task_memory, share=self.share)
+    def _sorted(
+        self, graph: TemporalGraph, relation: Triple, part: Relation | None = None
+    ) -> StoredCSR:
+        """Sort the edges of a relation, or those of `part` in both directions, by target."""
+        both = part is not None
+        part = part or graph.relations[relation]
+        sizes = [graph.nodes[relation[0]].num_nodes, graph.nodes[relation[2]].num_nodes]
+        goal = self.place / "edges" / _files.digest(part.edge_index, part.weight, *sizes, both)
+        if (goal / "csr.json").exists():
+            return StoredCSR.open(goal)
+        with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
+            # Workers receive paths, never arrays.
+            unsorted = temporary / "unsorted"
+            weight = None
+            if part.weight is not None:
+                weight = self._path_of(part.weight, unsorted / "weight.npy")
+            edges = EdgeList(
+                edge_index=self._path_of(part.edge_index, unsorted / "edge_index.npy"),
+                weight=weight,
+                num_sources=sizes[0],
+                num_targets=sizes[1],
+                both=both,
+            )
+            sort_edges(edges, temporary, memory=self.task_memory, share=self.share)
+            _files.remove(unsorted)
+        return StoredCSR.open(goal)
+
+    def _path_of(self, values: np.ndarray, copy: Path) -> Path:
+        """Return the file that holds an array; one in memory is copied there."""
+        file = _native.file_of(values)
+        if file is not None:
+            return Path(file)
+        if not copy.exists():
+            _files.save_array(copy, values, sealed=True)
+        _files.open_array(copy, sealed=True)  # refuses a damaged copy
+        return copy
 
     def _job(
         self, operators: Sequence[Operator], x: Any, rows: np.ndarray | None, dtype: np.dtype
@@ -309,12 +334,9 @@ class FileEngine(Engine):
         goal = self.place / "edges" / key
         if not (goal / "csr.json").exists():
             with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
-                for name in ("indptr", "indices", "weight"):
-                    values = getattr(csr, name)
-                    if values is not None:
-                        _files.save_array(temporary / f"{name}.npy", values, sealed=True)
-                meta = {"num_sources": csr.num_sources, "weighted": csr.weight is not None}
-                _files.write_json(temporary / "csr.json", meta, sealed=True)
+                for name, values in csr_arrays(csr).items():
+                    _files.save_array(temporary / f"{name}.npy", values, sealed=True)
+                describe_csr(temporary, csr.num_sources, weighted=csr.weight is not None)
         return StoredCSR.open(goal)
 
     def _undirected(self, graph: TemporalGraph) -> TemporalGraph:
@@ -326,8 +348,7 @@ class FileEngine(Engine):
                 # Between two types the reverse is a view of the same edges.
                 relations[triple] = part
                 continue
-            size = graph.nodes[triple[0]].num_nodes
-            csr = self._sorted(EdgeList(part.edge_index, part.weight, size, size, both=True))
+            csr = self._sorted(graph, triple, part)
             path = csr.directory / "edge_index.npy"
             if not path.exists():
                 _write_edge_index(csr, path)

@@ -209,12 +209,12 @@ def metapath_label_hops(
     weighting: Weighting = "plain",
     metapath_weighting: str = "edges",
     engine: Engine | None = None,
-    renormalize: bool = True,
     label: np.ndarray | None = None,
 ) -> Hops:
     """Propagate known labels along metapaths from the target type to itself, own label excluded.
 
-    Returns a dict name → [N, Y].
+    Returns a dict name → [N, Y]. Rows sum to 1 wherever a labelled node other than oneself is
+    reached.
 
     Args:
         view: A view from `masked(cutoff)`: only its labels are used.
@@ -222,8 +222,6 @@ def metapath_label_hops(
         weighting: Name of a method, or a table over `view.times`.
         metapath_weighting: "edges" or "ends", as in `metapath_hops`.
         engine: Where to compute; `Memory()` by default.
-        renormalize: Divide by the labelled share, so that rows sum to 1 wherever a labelled node
-            other than oneself is reached; otherwise they sum to that share.
         label: Codes [N], −1 where unknown, or probabilities [N, Y], zeros where unknown, in place
             of the view's labels.
 
@@ -269,7 +267,7 @@ def metapath_label_hops(
             # The weight of the own label, Ω[t_v, t_v]·P_vv, is divided by the row's total as well.
             total = weights[path]
             own = np.divide(same_time * own, total, out=np.zeros_like(total), where=total > 0)
-        remaining.append(exclude_own_label(hops[path], label, own, renormalize))
+        remaining.append(exclude_own_label(hops[path], label, own))
     loaded = engine.loaded(remaining)
     return {path_name(path): hop for path, hop in zip(paths, loaded, strict=True)}
 
