@@ -79,7 +79,8 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     first = len(view.known) - recent(len(view.known))
     if len(np.unique(cells.label)) < 2:
         return FeatureDrift(NOT_TESTABLE, "Fewer than two classes have enough nodes for a mean.")
-    if not cells.has_past(first):
+    by_period = cells.by_period(len(view.known))
+    if np.isnan(by_period[first:]).all():
         return FeatureDrift(
             NOT_TESTABLE, "No class has enough nodes in a recent period and before it."
         )
@@ -93,10 +94,9 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     )
     all_nodes: NodeIndex = sampled(view.masked.num_nodes, MAX_NODES, rng)
     of_all = _drift_of_all(view, all_nodes, view.features(all_nodes, columns), scale, distance)
-    by_period = cells.by_period(len(view.known)) / np.sqrt(max(distance, 1e-12))
     series: dict[str, Any] = {
         "times": listed(view.masked.times[view.known]),
-        "drift": listed(by_period),
+        "drift": listed(by_period / np.sqrt(max(distance, 1e-12))),
         "all_times": listed(view.masked.times),
         "all_drift": listed(of_all),
     }
@@ -205,10 +205,6 @@ class Cells:
         expected = class_noise * (1 - 2 * share)
         common = (share**2 * class_noise).sum()
         return float((share * (square - expected - common)).sum())
-
-    def has_past(self, first: int) -> bool:
-        """Whether some class has a cell in period `first` or later and an earlier one."""
-        return bool((self.label[1:] == self.label[:-1])[self.period[1:] >= first].any())
 
     def drift(self, mean: np.ndarray, noise: np.ndarray, first: int) -> float:
         """Mean squared distance of cells from the past of their class, from `first` on."""

@@ -8,6 +8,7 @@ engine what kind it is.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn import weighting as weights
-from impact_gnn.checks import InputError
+from impact_gnn.checks import InputError, WorkerLost
 from impact_gnn.engines.hop import (
     ComputedColumns,
     ComputedHop,
@@ -30,6 +31,7 @@ from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
 from impact_gnn.weighting import Weighting
 
+ATTEMPTS = 3  # at tasks whose process was killed
 FEW_ROWS = 0.5
 """Share of the nodes below which the last hop is computed for the requested rows only."""
 
@@ -115,6 +117,8 @@ class Engine(ABC):
     ) -> Iterator[Any]:
         """Yield `function(shared, task)` for every task, in order, computing `jobs` at a time.
 
+        Several jobs run in processes with one thread each.
+
         Args:
             function: Called in any process; a single job runs in this one.
             shared: The argument that all tasks have in common.
@@ -122,9 +126,26 @@ class Engine(ABC):
             jobs: Tasks at a time.
             starting: Called before a task starts; False ends the work after those under way.
         """
-        from impact_gnn.engines.parallel import run_in_processes
+        from joblib import Parallel, delayed
+        from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        return run_in_processes(function, shared, tasks, jobs=jobs, starting=starting)
+        done = 0
+        for _ in range(ATTEMPTS):
+            started = itertools.takewhile(starting, tasks[done:])
+            # A task starts when another one has ended; with one job, in this process. Large arrays
+            # reach other processes as memory-mapped files.
+            parallel = Parallel(n_jobs=jobs, pre_dispatch=jobs, batch_size=1, return_as="generator")
+            try:
+                for result in parallel(delayed(function)(shared, task) for task in started):
+                    done += 1
+                    yield result
+                return
+            except BrokenProcessPool:
+                continue
+        raise WorkerLost(
+            f"a process that fitted a model was killed {ATTEMPTS} times, most likely because memory "
+            f"ran out; use fewer jobs (--jobs 1)."
+        )
 
     def hops(
         self,
