@@ -46,7 +46,7 @@ def same_edges(stored, csr):
     np.testing.assert_array_equal(stored.indices, csr.indices)
     assert (stored.weight is None) == (csr.weight is None)
     if csr.weight is not None:
-        np.testing.assert_allclose(stored.weight, csr.weight, rtol=1e-6)
+        np.testing.assert_array_equal(stored.weight, csr.weight)
 
 
 def same_hops(hops, wanted):

@@ -37,8 +37,9 @@ NEVER = -1.0  # in place of the logarithm of a time span where there is no earli
 EVERYTHING = "all rows"
 WINDOWS = ("whole past", *(f"half-life {half_life:g}" for half_life in HALF_LIVES))
 
-# Columns of `_aggregate`; pairs of decayed sum and weight follow.
-COUNT, TOTAL, SQUARES, LOW, HIGH, LAST_TOTAL, LAST_COUNT, LAST_TIME, DECAYED = range(9)
+# Columns of `_aggregate`. Sum and weight of the whole past, which does not decay, come last; those
+# of the other windows follow.
+LOW, HIGH, LAST_TIME, LAST_TOTAL, LAST_COUNT, SQUARES, TOTAL, COUNT = range(8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,10 +213,11 @@ class History:
             clock = self.graph.period.astype(np.float64)
         reads = (position[row], entity, time)
         sorted_writes = writes.by_time(write_time)
-        decay = np.repeat(0.5 ** (1 / np.array(HALF_LIVES)), 2)  # of sum and weight
+        # Of sum and weight of every window; the whole past has an infinite half-life.
+        decay = np.repeat(0.5 ** (1 / np.array([np.inf, *HALF_LIVES])), 2)
 
         def aggregate(value: np.ndarray) -> np.ndarray:
-            out = np.zeros((len(nodes), DECAYED + len(decay)))
+            out = np.zeros((len(nodes), TOTAL + len(decay)))
             out[:, LOW] = np.inf
             out[:, [HIGH, LAST_TIME]] = -np.inf
             _aggregate(reads, sorted_writes, (value, clock, decay), role.num_entities, out)
@@ -368,15 +370,13 @@ def _aggregate(reads, writes, values, num_entities, out):
                 one[LAST_TOTAL] = 0.0
                 one[LAST_COUNT] = 0.0
                 for k in range(len(decay)):
-                    one[DECAYED + k] *= decay[k]
-            one[COUNT] += 1
-            one[TOTAL] += x
+                    one[TOTAL + k] *= decay[k]
             one[SQUARES] += x * x
             one[LOW] = min(one[LOW], x)
             one[HIGH] = max(one[HIGH], x)
             one[LAST_TOTAL] += x
             one[LAST_COUNT] += 1
-            for k in range(DECAYED, len(one), 2):
+            for k in range(TOTAL, len(one), 2):
                 one[k] += x
                 one[k + 1] += 1
             w += 1
@@ -394,12 +394,9 @@ def _merge(one, total):
     if one[LAST_TIME] == total[LAST_TIME]:
         total[LAST_TOTAL] += one[LAST_TOTAL]
         total[LAST_COUNT] += one[LAST_COUNT]
-    total[COUNT] += one[COUNT]
-    total[TOTAL] += one[TOTAL]
-    total[SQUARES] += one[SQUARES]
     total[LOW] = min(total[LOW], one[LOW])
     total[HIGH] = max(total[HIGH], one[HIGH])
-    for k in range(DECAYED, len(total)):
+    for k in range(SQUARES, len(total)):
         total[k] += one[k]
 
 
@@ -410,7 +407,4 @@ def _mean_of_last(aggregates: np.ndarray) -> np.ndarray:
 
 def _windowed(aggregates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return sums and weights of all windows [windows, n], the whole past first."""
-    pairs = range(DECAYED, aggregates.shape[1], 2)
-    sums = aggregates[:, [TOTAL, *pairs]]
-    weights = aggregates[:, [COUNT, *(k + 1 for k in pairs)]]
-    return sums.T, weights.T
+    return aggregates[:, TOTAL::2].T, aggregates[:, COUNT::2].T
