@@ -187,7 +187,7 @@ class Operator:
             _native.release(csr.indices, csr.weight, out)
         return out
 
-    @cached_property
+    @property
     def in_weight(self) -> np.ndarray:
         """The incoming weight of every target, self-loop included: Σ_u w_vu, in float64."""
         return self._sums.row_sums() + (1.0 if self.self_loop else 0.0)
@@ -197,12 +197,11 @@ class Operator:
         """The factor of the weighted sum of row v, in float64."""
         if self.norm == "sum":
             return np.ones(self.csr.num_targets)
-        # A node without incoming weight has an infinite inverse, which becomes 0.
-        with np.errstate(divide="ignore"):
-            inverse = 1 / (self.in_weight if self.norm == "mean" else np.sqrt(self.in_weight))
-        inverse[self.in_weight <= 0] = 0.0
-        del self.__dict__["in_weight"]  # eight bytes per node, rarely used again
-        return inverse
+        total = self.in_weight
+        if self.norm == "sym":
+            total = np.sqrt(total)
+        # A node without incoming weight has the factor 0.
+        return np.divide(1, total, out=np.zeros_like(total), where=total > 0)
 
     @cached_property
     def column_scale(self) -> np.ndarray:
