@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from impact_gnn import _native
 from impact_gnn._codec import decode, encode
 from impact_gnn.backtesting import Advice, advise
 from impact_gnn.backtesting.candidates import THROUGH
@@ -292,7 +293,7 @@ def test_centring_removes_the_shift_of_means(diagnosis):
 
 
 def test_large_graphs_are_looked_at_in_blocks_and_samples(graph, diagnosis, monkeypatch):
-    monkeypatch.setattr(views, "BLOCK", 1000)
+    monkeypatch.setattr(_native, "BLOCK_BYTES", 16_000)
     assert diagnose(graph, CUTOFF) == diagnosis
     monkeypatch.setattr(views, "MAX_EDGES", graph.edge_index.shape[1] // 2)
     result = diagnose(graph, CUTOFF)

@@ -164,6 +164,11 @@ def at_hop(weighting: Weighting, *, first: bool) -> str | np.ndarray | TableFunc
     return weighting.weighting if first else "plain"
 
 
+def table(method: str, times: Array, counts: Array) -> np.ndarray:
+    """Compute the table of the method called `method`; refuse an unknown name with the choices."""
+    return METHODS[checks.choice("weighting", method, METHODS)](times, counts)
+
+
 def edge_weight(
     table: np.ndarray, edge_index: Array, source_period: Array, target_period: Array
 ) -> Array:

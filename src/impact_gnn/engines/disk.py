@@ -33,7 +33,7 @@ from impact_gnn.engines.edges import EdgeList, StoredCSR, csr_arrays, describe_c
 from impact_gnn.engines.engine import FEW_ROWS, Engine
 from impact_gnn.engines.hop import Features, Hop, SlicedHop, selected_hop
 from impact_gnn.engines.operator import Operator, row_blocks
-from impact_gnn.engines.slices import Job, StoredOperator, run_slice, slice_borders
+from impact_gnn.engines.slices import OPTIONS, Job, StoredOperator, run_slice, slice_borders
 from impact_gnn.graph import Nodes, Relation, TemporalGraph, Triple, storage
 from impact_gnn.graph.csr import CSR, earliest
 
@@ -270,11 +270,6 @@ class FileEngine(Engine):
             x.shape[1], max(nodes[:-1]), dtype, self.task_memory - node_bytes, self.min_slices
         )
         directory = self.place / "hops" / key
-        # The slices of an earlier run are used again, whatever memory it had.
-        borders = directory / "columns.json"
-        if not borders.exists():
-            directory.mkdir(parents=True, exist_ok=True)
-            _files.write_json(borders, list(columns), sealed=True)
         job = Job(
             directory=directory,
             key=key,
@@ -282,17 +277,21 @@ class FileEngine(Engine):
             x=x,
             nodes=nodes,
             rows=rows,
-            columns=tuple(_files.read_json(borders, sealed=True)),
+            columns=columns,
             dtype=dtype,
             threads=self.threads,
         )
-        if not job.missing() or max(np.diff(job.columns)) <= max(np.diff(columns)):
-            return job
-        # An earlier run began with more memory: its slices are too wide.
-        _files.remove(directory)
-        directory.mkdir(parents=True)
+        borders = directory / "columns.json"
+        if borders.exists():
+            # The slices of an earlier run are used again, unless it began with more memory.
+            earlier = replace(job, columns=tuple(_files.read_json(borders, sealed=True)))
+            is_narrow = max(np.diff(earlier.columns)) <= max(np.diff(columns))
+            if is_narrow or not earlier.missing():
+                return earlier
+            _files.remove(directory)
+        directory.mkdir(parents=True, exist_ok=True)
         _files.write_json(borders, list(columns), sealed=True)
-        return replace(job, columns=columns)
+        return job
 
     def _stored_operator(self, operator: Operator) -> StoredOperator:
         """Write an operator, with its edges, periods and scales, to files."""
@@ -304,17 +303,9 @@ class FileEngine(Engine):
             "source": operator.source_period,
             "target": operator.target_period,
         }
-        options = [operator.norm, operator.self_loop]
-        if operator.balanced:
-            options.append("balanced")
-        key = _files.digest(str(csr.directory), *options, *arrays.values())
-        stored = StoredOperator(
-            folder=self.place / "operators" / key,
-            edges=csr.directory,
-            norm=operator.norm,
-            self_loop=operator.self_loop,
-            balanced=operator.balanced,
-        )
+        options = {name: getattr(operator, name) for name in OPTIONS}
+        key = _files.digest(str(csr.directory), *options.values(), *arrays.values())
+        stored = StoredOperator(self.place / "operators" / key, csr.directory, options)
         if stored.folder.exists():
             return stored
         with _files.atomic_directory(stored.folder, own_files=lambda path: None) as temporary:

@@ -244,7 +244,7 @@ class Engine(ABC):
         # All or none, so that training has one way of reading rows.
         if not self.fits(sum(4 * hop.shape[0] * hop.shape[1] for hop in hops)):
             return list(hops)
-        return [as_hop(np.asarray(np.asarray(hop), np.float32)) for hop in hops]
+        return [as_hop(np.asarray(hop, np.float32)) for hop in hops]
 
 
 def checked_start(operators: Sequence[Operator], x: Any) -> Any:

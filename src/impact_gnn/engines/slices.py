@@ -22,6 +22,7 @@ from impact_gnn.engines.operator import Operator
 VECTOR = 16
 """Slices have a multiple of this many columns where memory allows: a cache line of float32."""
 
+OPTIONS = ("norm", "self_loop", "balanced")  # of an operator, besides its arrays
 BLOCK_EDGES = 1 << 23  # edges that are read before their pages are released
 
 
@@ -34,9 +35,7 @@ class StoredOperator:
 
     folder: Path
     edges: Path
-    norm: str
-    self_loop: bool
-    balanced: bool
+    options: dict[str, Any]  # `OPTIONS` of the operator
 
     def open(self) -> Operator:
         """Return the operator; its arrays are mapped."""
@@ -46,14 +45,12 @@ class StoredOperator:
             table=np.array(self._array("table")),
             source_period=self._array("source"),
             target_period=self._array("target"),
-            norm=self.norm,
-            self_loop=self.self_loop,
-            balanced=self.balanced,
+            **self.options,
         )
         # Fills the cached properties.
-        if self.balanced:
+        if operator.balanced:
             vars(operator)["edges"] = replace(csr, weight=self._array("weight"))
-        if self.norm == "sym":
+        if operator.norm == "sym":
             vars(operator)["row_scale"] = self._array("scale")
         return operator
 
