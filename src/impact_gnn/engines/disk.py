@@ -98,7 +98,7 @@ class FileEngine(Engine):
         if rows is None:
             return hops
         # The last hop is computed for few rows only; the others read hops of all nodes.
-        last = len(operators) if few_rows is None else len(operators) - 1
+        last = len(operators) - (few_rows is not None)
         return [*(selected_hop(hop, rows) for hop in hops[:last]), *hops[last:]]
 
     def graph(

@@ -195,11 +195,10 @@ def sort_edges(
             place = 0
             for part, begin in zip(ranges, begins.tolist(), strict=False):
                 values = _files.open_array(parts / f"{part.first}-{name}.npy")
+                # Borders count from the first edge of all; the last of a range begins the next one.
+                shift = begin * is_border
                 for rows in _native.blocks(values):
-                    # Borders count from the first edge of all; the last of a range is the first
-                    # of the next.
-                    block = values[rows] + begin if is_border else values[rows]
-                    joined[place + rows.start : place + rows.stop] = block
+                    joined[place + rows.start : place + rows.stop] = values[rows] + shift
                     _native.release(joined)
                 place += len(values) - is_border
     _files.remove(parts)
@@ -209,7 +208,9 @@ def sort_edges(
 def csr_arrays(csr: CSR) -> dict[str, np.ndarray]:
     """Return the arrays of a CSR by name."""
     arrays = {"indptr": csr.indptr, "indices": csr.indices}
-    return arrays if csr.weight is None else arrays | {"weight": csr.weight}
+    if csr.weight is not None:
+        arrays["weight"] = csr.weight
+    return arrays
 
 
 def describe_csr(directory: Path, num_sources: int, *, weighted: bool) -> None:

@@ -143,8 +143,8 @@ class Engine(ABC):
             except BrokenProcessPool:
                 continue
         raise WorkerLost(
-            f"a process that fitted a model was killed {ATTEMPTS} times, most likely because memory "
-            f"ran out; use fewer jobs (--jobs 1)."
+            f"a process that fitted a model was killed {ATTEMPTS} times, most likely because "
+            f"memory ran out; use fewer jobs (--jobs 1)."
         )
 
     def hops(
