@@ -1,5 +1,6 @@
 """Metapath hops equal materialised path matrices; label metapaths exclude own and future labels."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -184,7 +185,7 @@ def test_any_table_also_one_that_the_singular_vectors_factor(mode):
     rng = np.random.default_rng(0)
     late = rng.random(len(graph.times)) + 0.1
     for table in (np.outer(late, late[::-1]), np.tril(rng.random((7, 7))), rng.random((7, 7))):
-        hops = metapath_hops(graph, weighting=table, metapath_weighting=mode, start="paper")
+        hops = metapath_hops(graph, weighting=table, metapath_weighting=mode)
         for path in metapaths(graph, 2, start="paper"):
             whole = sparse.identity(graph.num_nodes)
             for relation in path:
@@ -225,17 +226,22 @@ def test_only_the_ends_correct_a_way_through_untimed_nodes():
 
 def test_mmp_on_the_ends_does_not_hear_the_future():
     graph = academic(5)
-    before = metapath_hops(graph, weighting="mmp", metapath_weighting="ends", start="paper")
+    before = metapath_hops(graph, weighting="mmp", metapath_weighting="ends")
     changed = np.where((graph.time == 6)[:, None], 100.0, graph.x)
-    after = metapath_hops(graph, weighting="mmp", metapath_weighting="ends", x=changed)
-    for name, hop in before.items():
+    changed_graph = graph.with_features(changed)
+    after = metapath_hops(changed_graph, weighting="mmp", metapath_weighting="ends")
+    for path in metapaths(graph, 2, start="paper"):
+        name = path_name(path)
+        hop = before[name]
         assert np.array_equal(hop[graph.time < 6], after[name][graph.time < 6])
 
 
-def test_other_features_from_another_type():
+def test_features_of_another_type():
     graph = academic(6)
     x = np.random.default_rng(0).standard_normal((15, 2))
-    hops = metapath_hops(graph, start="author", x=x, weighting="pmp", metapath_weighting="ends")
+    authors = replace(graph.nodes["author"], features=x, ready=True)
+    graph = graph.with_parts({**graph.nodes, "author": authors}, dict(graph.relations))
+    hops = metapath_hops(graph, weighting="pmp", metapath_weighting="ends")
     for path in metapaths(graph, 2, start="author"):
         np.testing.assert_allclose(
             hops[path_name(path)], path_matrix(graph, path, "pmp", "edges") @ x, atol=1e-13
@@ -315,31 +321,24 @@ def test_pmp_needs_about_half_as_many_terms_as_an_even_number_of_periods(size, t
     weighted=st.booleans(),
     method=st.sampled_from(METHODS),
     mode=st.sampled_from(["edges", "ends"]),
-    renormalize=st.booleans(),
 )
-def test_labels_equal_the_path_matrix_without_its_diagonal(
-    seed, weighted, method, mode, renormalize
-):
+def test_labels_equal_the_path_matrix_without_its_diagonal(seed, weighted, method, mode):
     view = academic(seed, weighted=weighted).masked(CUTOFF)
-    hops = metapath_label_hops(
-        view, weighting=method, metapath_weighting=mode, renormalize=renormalize
-    )
+    hops = metapath_label_hops(view, weighting=method, metapath_weighting=mode)
     known = np.where(view.y[:, None] == np.arange(3), 1.0, 0.0)
     for path in metapaths(view, 2, start="paper"):
         matrix = path_matrix(view, path, method, mode)
         np.fill_diagonal(matrix, 0)
         expected = matrix @ known
-        if renormalize:
-            total = expected.sum(1, keepdims=True)
-            expected = np.divide(expected, total, out=np.zeros_like(expected), where=total > 1e-9)
+        total = expected.sum(1, keepdims=True)
+        expected = np.divide(expected, total, out=np.zeros_like(expected), where=total > 1e-9)
         np.testing.assert_allclose(hops[path_name(path)], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", ["edges", "ends"])
-@pytest.mark.parametrize("renormalize", [True, False])
-def test_the_own_label_never_changes_the_own_row(mode, renormalize):
+def test_the_own_label_never_changes_the_own_row(mode):
     graph = academic(11, weighted=True)
-    options = {"weighting": "pmp", "metapath_weighting": mode, "renormalize": renormalize}
+    options = {"weighting": "pmp", "metapath_weighting": mode}
     before = metapath_label_hops(graph.masked(CUTOFF), **options)
     for v in np.flatnonzero((graph.time < CUTOFF) & (graph.y >= 0)):
         y = np.array(graph.y)
@@ -395,10 +394,6 @@ def test_refusals():
         metapaths(graph, 30)
     with pytest.raises(ig.InputError, match="metapath_weighting='nodes' is not valid"):
         metapath_hops(graph, metapath_weighting="nodes")
-    with pytest.raises(ig.InputError, match="'author' have no features; pass x="):
-        metapath_hops(graph, start="author")
-    with pytest.raises(ig.InputError, match="x has 3 rows for 40 nodes"):
-        metapath_hops(graph, x=np.ones((3, 2)))
     with pytest.raises(ig.InputError, match="weighting is a table of shape"):
         metapath_hops(graph, weighting=np.ones((2, 2)), metapath_weighting="ends")
     with pytest.raises(ig.InputError, match=r"pass graph.masked\(cutoff\)"):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from impact_gnn import checks
 
@@ -127,8 +128,11 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     Equal probabilities share a rank.
     """
     order = np.argsort(-probability)
-    first, last = _ties(probability[order])
+    ordered = -probability[order]
     is_true = is_true[order]
+    # The first and last position of the equal probabilities around every position.
+    first = np.searchsorted(ordered, ordered)
+    last = np.searchsorted(ordered, ordered, side="right") - 1
     # True nodes and all nodes up to the end of every node's tie.
     num_true = np.cumsum(is_true)[last]
     rank = last + 1
@@ -166,33 +170,19 @@ def _rankings(scored: _Scored) -> np.ndarray:
 
 def _ranking(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     """Return the probability that a true node is ranked above another, plus influences."""
-    order = np.argsort(probability)
-    first, last = _ties(probability[order])
-    is_true_ordered = is_true[order]
-    # Nodes of either kind below every position, and half of those in its tie.
-    below = {}
-    for kind in (True, False):
-        count = np.r_[0, np.cumsum(is_true_ordered == kind)]
-        below[kind] = (count[first] + count[last + 1]) / 2
     num_true = is_true.sum()
     num_other = len(is_true) - num_true
+    # Nodes of the other kind below every node, half of equal ones: its rank among all nodes minus
+    # that among its own kind.
+    below = stats.rankdata(probability)
+    below[is_true] -= stats.rankdata(probability[is_true])
+    below[~is_true] -= stats.rankdata(probability[~is_true])
     # The share of the other kind that every node is on the right side of.
-    placement = np.where(is_true_ordered, below[False] / num_other, 1 - below[True] / num_true)
+    placement = np.where(is_true, below / num_other, 1 - below / num_true)
     # The area, and how much each node moves it; jackknife numbers as in `_precision`.
-    area = placement[is_true_ordered].mean()
-    influence = (placement - area) / np.where(is_true_ordered, num_true, num_other)
-    numbers = np.empty(len(probability))
-    numbers[order] = area + len(probability) * influence
-    return numbers
-
-
-def _ties(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first and last position of the equal values around every position."""
-    is_new = np.r_[True, ordered[1:] != ordered[:-1]]
-    # Where every tie begins, and the number of the tie at each position.
-    start = np.flatnonzero(is_new)
-    tie = np.cumsum(is_new) - 1
-    return start[tie], np.r_[start[1:], len(ordered)][tie] - 1
+    area = placement[is_true].mean()
+    influence = (placement - area) / np.where(is_true, num_true, num_other)
+    return area + len(probability) * influence
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""Counts, ĝ, and the extension to the target periods, as sparse matrices.
+"""Counts (sparse), ĝ, and the extension to the target periods.
 
-Dense arrays are computed on request and refused above `DENSE_BYTES`.
+Dense arrays are refused above `DENSE_BYTES`.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,17 +64,14 @@ class RelativeConnectivity:
     @property
     def g(self) -> np.ndarray:
         """ĝ(y, ỹ, Δ), [Y, Y, D] in the order of `deltas`; zero where `unobserved`."""
-        self._refuse_above("g", self.num_labels**2 * len(self.deltas))
-        measured = self._measured.toarray()
-        return measured.reshape(self.num_labels, -1, self.num_labels).transpose(0, 2, 1)
+        return self._measured.transpose(0, 2, 1)
 
     @property
     def extended(self) -> np.ndarray:
         """P̂ for all periods, [Y, T, Y, T]; see `relative_connectivity`."""
         self._refuse_above("extended", self._num_states**2)
         # ĝ[y, Δ, ỹ] at the distances of all pairs of times: [Y, T, T, Y] → [Y, T, Y, T].
-        g = self._filled.toarray().reshape(self.num_labels, -1, self.num_labels)
-        extended = g[:, self._distance].transpose(0, 1, 3, 2)
+        extended = self._filled[:, self._distance].transpose(0, 1, 3, 2)
         extended = extended * self._inverse_total[:, :, None, None]
         # Known times of rows with counts are counted.
         counted = self._counted_part.toarray().reshape(self._shape)
@@ -95,20 +93,19 @@ class RelativeConnectivity:
         # Counted entries, summed over the times of the source.
         row, column, share = _entries(self._counted_part)
         weight = share * omega[row % size, column % size]
-        counted = _grouped(weight, row, column // size, (self._num_states, self.num_labels))
-        mass = counted.toarray().reshape(self.num_labels, size, self.num_labels)
+        place = row * self.num_labels + column // size
+        mass = np.bincount(place, weight, self._num_states * self.num_labels)
+        mass = mass.reshape(self.num_labels, size, self.num_labels)
         # The rest comes from ĝ: all times, or in rows with counts the target times only.
         all_times = self._by_distance(omega, 0)
         target_times = self._by_distance(omega, self.num_known)
-        for label in range(self.num_labels):
-            g = self._of_label(self._filled, label)
+        for label, g in enumerate(self._filled):
             is_counted = self._from_counts[label][:, None]
-            rest = np.where(is_counted, (target_times @ g).toarray(), (all_times @ g).toarray())
+            rest = np.where(is_counted, target_times @ g, all_times @ g)
             mass[label] += rest * self._inverse_total[label][:, None]
         return mass
 
-    # Matrices over states have the rows (y, t) = y·T + t, matrices of g the rows (y, Δ) = y·D + Δ
-    # and columns ỹ.
+    # Matrices over states have the rows (y, t) = y·T + t; ĝ is stored as [y, Δ, ỹ].
 
     @property
     def _num_states(self) -> int:
@@ -174,28 +171,40 @@ class RelativeConnectivity:
         return (terms.T @ f.T).T
 
     @cached_property
-    def _measured(self) -> sparse.csr_array:
-        """ĝ as rows (y, Δ) and columns ỹ; zero where unobserved."""
+    def _measured(self) -> np.ndarray:
+        """ĝ as [Y, D, Y]; zero where unobserved."""
         size = len(self.times)
-        num_deltas = len(self.deltas)
+        shape = (self.num_labels, len(self.deltas), self.num_labels)
+        self._refuse_above("g", math.prod(shape))
         row, column, share = _entries(self._shares)
         distance = self._distance[row % size, column % size]
         # For Δ = 0 the terms t+Δ and t−Δ are the same pair.
         twice = np.where(distance == 0, 2.0, 1.0)
         # Times are summed out.
-        rows = row // size * num_deltas + distance
-        shape = (self.num_labels * num_deltas, self.num_labels)
-        total = _grouped(share * twice, rows, column // size, shape)
-        return _divided(total, self._scale.ravel())
+        place = np.ravel_multi_index((row // size, distance, column // size), shape)
+        total = np.bincount(place, share * twice, math.prod(shape)).reshape(shape)
+        scale = self._scale[:, :, None]
+        return np.divide(total, scale, out=np.zeros(shape), where=scale > 0)
 
     @cached_property
-    def _filled(self) -> sparse.csr_array:
-        """ĝ, and for "unbiased" a value where it is unobserved."""
+    def _filled(self) -> np.ndarray:
+        """ĝ as [Y, D, Y], and for "unbiased" a value where it is unobserved."""
         if self.form == "printed":
             return self._measured
-        # Constant beyond the last observed Δ: a decaying g lies between that and zero, and decay is
-        # mostly slow.
-        return _interpolation(self.unobserved, self.deltas) @ self._measured
+        filled = np.zeros_like(self._measured)
+        for label, missing in enumerate(self.unobserved):
+            observed = np.flatnonzero(~missing)
+            if len(observed):
+                # The place of every Δ among the observed ones, linear between two of them.
+                # Constant beyond the last: a decaying g lies between that and zero, and decay is
+                # mostly slow.
+                place = np.interp(self.deltas, self.deltas[observed], np.arange(len(observed)))
+                below = place.astype(np.int64)
+                above = np.minimum(below + 1, len(observed) - 1)
+                weight = (place - below)[:, None]
+                g = self._measured[label, observed]
+                filled[label] = (1 - weight) * g[below] + weight * g[above]
+        return filled
 
     @cached_property
     def _inverse_total(self) -> np.ndarray:
@@ -205,8 +214,8 @@ class RelativeConnectivity:
 
     def _total(self, first: int) -> np.ndarray:
         """Sum Σ_ỹ Σ_t̃ ĝ(y, ỹ, |t̃ − t|) over the times t̃ from position `first` on, [Y, T]."""
-        by_delta = self._filled.sum(1).reshape(self.num_labels, -1)
-        return (self._by_distance(np.ones_like(self._distance), first) @ by_delta.T).T
+        ones = np.ones_like(self._distance)
+        return (self._by_distance(ones, first) @ self._filled.sum(2).T).T
 
     def _by_distance(self, omega: np.ndarray, first: int) -> sparse.csr_array:
         """Sum Ω[t, t̃] over the t̃ from position `first` on at distance Δ from t, CSR [T, D]."""
@@ -232,10 +241,6 @@ class RelativeConnectivity:
         zeros = np.zeros(self._num_states)
         scale = np.divide(self._shares.sum(1), mass, out=zeros, where=mass > 0)
         return _divided(self._shares, scale)
-
-    def _of_label(self, matrix: sparse.csr_array, label: int) -> sparse.csr_array:
-        num_deltas = len(self.deltas)
-        return matrix[label * num_deltas : (label + 1) * num_deltas]
 
     def _refuse_above(self, name: str, cells: int) -> None:
         if 8 * cells > DENSE_BYTES:
@@ -265,29 +270,3 @@ def _divided(matrix: sparse.csr_array, divisor: np.ndarray) -> sparse.csr_array:
     quotient = matrix.astype(np.float64)
     quotient.data *= np.repeat(factor, np.diff(quotient.indptr))
     return quotient
-
-
-def _interpolation(missing: np.ndarray, position: np.ndarray) -> sparse.csr_array:
-    """Build the matrix that fills missing entries along the last axis of [R, D] arrays.
-
-    It acts on [R·D, ·]. A missing entry is interpolated linearly between the nearest present ones,
-    constant beyond the first and the last, and zero in a row where all are missing. `position` are
-    the increasing positions of the D entries.
-    """
-    rows, size = missing.shape
-    place = np.broadcast_to(np.arange(size), missing.shape)
-    # The nearest present entry on either side: −1 or `size` where there is none.
-    before = np.maximum.accumulate(np.where(missing, -1, place), axis=1)
-    after = np.minimum.accumulate(np.where(missing, size, place)[:, ::-1], axis=1)[:, ::-1]
-    present = before[:, -1:] >= 0
-    # Beyond the first and last both are the same one; in empty rows the first of all.
-    left = np.where(present, np.where(before < 0, after, before), 0)
-    right = np.where(present, np.where(after == size, before, after), 0)
-    # Linear weights of both.
-    gap = position[right] - position[left]
-    weight = np.where(gap > 0, (position - position[left]) / np.maximum(gap, 1), 0.0)
-    at = np.arange(rows * size)
-    base = at // size * size
-    weights = np.concatenate([((1 - weight) * present).ravel(), (weight * present).ravel()])
-    columns = np.concatenate([base + left.ravel(), base + right.ravel()])
-    return _grouped(weights, np.concatenate([at, at]), columns, (rows * size, rows * size))

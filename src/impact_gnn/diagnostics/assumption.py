@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
@@ -58,6 +59,24 @@ def judge(value: float, low: float, high: float, *, small: float, large: float) 
     if value <= small:
         return HOLDS
     return VIOLATED if value >= large else UNCERTAIN
+
+
+def conclude(
+    value: float,
+    interval: Sequence[float],
+    thresholds: tuple[float, float],
+    sentences: tuple[str, str, str, str],
+) -> dict[str, Any]:
+    """Status, sentence, statistic and interval of a check, by name.
+
+    An assumption holds up to the first threshold, and is violated from the second on. There is a
+    sentence for each status, in their order.
+    """
+    low = min(float(interval[0]), value)
+    high = max(float(interval[1]), value)
+    status = judge(value, low, high, small=thresholds[0], large=thresholds[1])
+    sentence = dict(zip(AssumptionStatus, sentences, strict=True))[status]
+    return {"status": status, "sentence": sentence, "statistic": value, "interval": (low, high)}
 
 
 def listed(values: Any) -> list[Any]:

@@ -10,11 +10,8 @@ import numpy as np
 from impact_gnn.diagnostics.assumption import (
     HOLDS,
     NOT_TESTABLE,
-    UNCERTAIN,
-    VIOLATED,
     AssumptionCheck,
-    AssumptionStatus,
-    judge,
+    conclude,
     listed,
 )
 from impact_gnn.diagnostics.connectivity_models import GROUPS, Fits, PairCounts, Share, fit_models
@@ -104,12 +101,12 @@ def separability(pairs: PairCounts, fits: Fits, path: str = "") -> Separability:
     elif sized > share + 0.1:
         pattern += f"; {sized:.0%} if periods are weighted by their nodes, as in GenPMP"
     along, units = _words(path)
-    sentences = {
-        HOLDS: f"Connectivity{along} is separable: {pattern}.",
-        UNCERTAIN: f"Connectivity{along} is partly separable: {pattern}.",
-        VIOLATED: f"Connectivity{along} is not separable: {pattern}.",
-        NOT_TESTABLE: f"Too few {units} to test whether connectivity is separable.",
-    }
+    sentences = (
+        f"Connectivity{along} is separable: {pattern}.",
+        f"Connectivity{along} is partly separable: {pattern}.",
+        f"Connectivity{along} is not separable: {pattern}.",
+        f"Too few {units} to test whether connectivity is separable.",
+    )
     conclusion = _conclude(
         fits,
         fits.share("separable"),
@@ -146,12 +143,12 @@ def decay(fits: Fits, path: str = "") -> Decay:
     share = fits.share("decay", best="separable")
     explained = f"one decay explains {share.value:.0%} of what separate decays explain"
     along, units = _words(path)
-    sentences = {
-        HOLDS: f"All classes share one decay{along}: {explained}.",
-        UNCERTAIN: f"The decay{along} differs slightly between classes: {explained}.",
-        VIOLATED: f"The decay{along} differs between classes: {explained}.",
-        NOT_TESTABLE: f"Too few {units} to compare the decays of classes.",
-    }
+    sentences = (
+        f"All classes share one decay{along}: {explained}.",
+        f"The decay{along} differs slightly between classes: {explained}.",
+        f"The decay{along} differs between classes: {explained}.",
+        f"Too few {units} to compare the decays of classes.",
+    )
     conclusion = _conclude(
         fits,
         share,
@@ -178,8 +175,8 @@ def _words(path: str) -> tuple[str, str]:
 def _conclude(
     fits: Fits,
     share: Share,
-    bounds: tuple[float, float],
-    sentences: dict[AssumptionStatus, str],
+    thresholds: tuple[float, float],
+    sentences: tuple[str, str, str, str],
     *,
     if_still: str,
     if_unknown: str,
@@ -196,10 +193,7 @@ def _conclude(
         return {"status": HOLDS, "sentence": if_still}
     if left <= half:
         return {"status": NOT_TESTABLE, "sentence": if_unknown}
-    status = judge(1 - share.value, 1 - share.high, 1 - share.low, small=bounds[0], large=bounds[1])
-    return {
-        "status": status,
-        "sentence": sentences[status],
-        "statistic": share.value,
-        "interval": (share.low, share.high),
-    }
+    # Thresholds are for the share that is not explained.
+    unexplained = (1 - share.high, 1 - share.low)
+    conclusion = conclude(1 - share.value, unexplained, thresholds, sentences)
+    return conclusion | {"statistic": share.value, "interval": (share.low, share.high)}

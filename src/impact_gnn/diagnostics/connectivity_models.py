@@ -206,8 +206,9 @@ def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fit
         left[model] = float((total * layout.residual(model, pairs.counts) ** 2).sum()) - noise
         # A replicate carries the noise of the graph and its own.
         drawn[model] = np.array(raw[model]) - 2 * noise
-    _, g = layout.separable(pairs.counts, layout.distance)
-    _, _, h = layout.decay(pairs.counts)
+    _, g = layout.fit("separable", pairs.counts)
+    # The decay model has the same h for all classes and groups, times their proportions.
+    h = layout.fit("decay", pairs.counts)[1].sum((0, 1))
     # g sums to 1 over the groups at distance 0, and h is 1 there
     g_at_zero = np.maximum(g[..., :1].sum(1, keepdims=True), 1e-300)
     return Fits(
@@ -248,71 +249,46 @@ class Layout:
 
     def expected(self, model: str, counts: np.ndarray) -> np.ndarray:
         """Counts that the fitted model expects."""
-        if model == "decay":
-            f, a, h = self.decay(counts)
-            return f[:, None, :, None] * a[:, :, None, None] * h[self.distance]
-        # `still` has the same g at all distances
-        index = self.distance
-        if model == "still":
-            index = np.zeros_like(self.distance)
-        elif model == "sided":
-            index = self.signed
-        offset = self.num_nodes if model == "sized" else np.ones(len(index))
-        f, g = self.separable(counts, index, offset)
-        return f[:, None, :, None] * g[:, :, index] * offset
+        f, g = self.fit(model, counts)
+        return f[:, None, :, None] * g[:, :, self.index(model)] * self.offset(model)
 
-    def separable(
-        self, counts: np.ndarray, index: np.ndarray, offset: np.ndarray | float = 1.0
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def index(self, model: str) -> np.ndarray:
+        """Position of the factor g that applies to two steps [T, T]."""
+        if model == "still":
+            return np.zeros_like(self.distance)
+        return self.signed if model == "sided" else self.distance
+
+    def offset(self, model: str) -> np.ndarray:
+        """Known factor of every neighbour's step [T]."""
+        return self.num_nodes if model == "sized" else np.ones(len(self.num_nodes))
+
+    def fit(self, model: str, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Factors f [Y, T] and g [Y, 3, D] of f(y, t)·g(y, k, index)·offset(t̃), up to scale."""
-        reach = _reach(index, offset)
+        index = self.index(model)
+        # Which pairs of steps have which distance [T, T, D], and what is there from a step [T, D].
+        at = np.eye(int(index.max()) + 1)[index]
+        reach = np.einsum("tsd,s->td", at, self.offset(model))
+        # Margins by own step [Y, T], and by distance [Y, 3, D].
         f = rows = counts.sum((1, 3))
-        columns = self.by_distance(counts, index)
+        columns = np.tensordot(counts, at, 2)
+        is_common = model == "decay"
+        if is_common:
+            columns = columns.sum((0, 1), keepdims=True)
         for _ in range(MAX_ROUNDS):
             # g matches the margin by distance, then f the margin by own step.
-            g = _ratio(columns, (f @ reach)[:, None, :])
+            total = f.sum(0, keepdims=True) if is_common else f
+            g = _ratio(columns, (total @ reach)[:, None, :])
             before = f
             f = _ratio(rows, g.sum(1) @ reach.T)
-            if _converged(before, f):
+            if (np.abs(f - before) <= TOLERANCE * f.max(initial=0.0)).all():
                 break
+        if is_common:
+            # The groups of a class share a row in fixed proportions.
+            g = g * _ratio(counts.sum((2, 3)), counts.sum((1, 2, 3))[:, None])[:, :, None]
         return f, g
-
-    def decay(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Factors f [Y, T], a [Y, 3] and h [D] of f(y, t)·a(y, k)·h(|t̃ − t|)."""
-        reach = _reach(self.distance)
-        rows = counts.sum((1, 3))
-        columns = self.by_distance(counts).sum((0, 1))
-        # the groups share a row in fixed proportions
-        a = _ratio(counts.sum((2, 3)), counts.sum((1, 2, 3))[:, None])
-        h = np.ones(len(self.distances))
-        for _ in range(MAX_ROUNDS):
-            # f for the current h, then h that matches the margin by distance.
-            f = _ratio(rows, reach @ h)
-            before = h
-            h = _ratio(columns, f.sum(0) @ reach)
-            if _converged(before, h):
-                break
-        return _ratio(rows, reach @ h), a, h
-
-    def by_distance(self, counts: np.ndarray, index: np.ndarray | None = None) -> np.ndarray:
-        """Counts summed over pairs of steps of equal distance [Y, 3, D]."""
-        index = self.distance if index is None else index
-        return counts.reshape(*counts.shape[:2], -1) @ np.eye(int(index.max()) + 1)[index.ravel()]
-
-
-def _reach(index: np.ndarray, offset: np.ndarray | float = 1.0) -> np.ndarray:
-    """Steps (or their offsets) at every distance from a step [T, D]."""
-    own = np.arange(len(index))[:, None]
-    reach = np.zeros((len(index), int(index.max()) + 1))
-    np.add.at(reach, (own, index), np.broadcast_to(offset, index.shape))
-    return reach
 
 
 def _ratio(count: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Count / expected, 0 where nothing is expected."""
     expected = np.broadcast_to(expected, count.shape)
     return np.divide(count, expected, out=np.zeros(count.shape), where=expected > 0)
-
-
-def _converged(before: np.ndarray, now: np.ndarray) -> bool:
-    return bool((np.abs(now - before) <= TOLERANCE * now.max(initial=0.0)).all())

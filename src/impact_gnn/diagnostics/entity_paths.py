@@ -9,15 +9,14 @@ costs s², however many nodes it has.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
+from impact_gnn import _native
 from impact_gnn.graph import Relation, TemporalGraph, Triple
 
-BLOCK = 1 << 22  # edges that are read at once
 MAX_PRODUCTS = 1 << 22  # pairs of states to count; beyond them, those of a sample of entities
 
 
@@ -107,23 +106,14 @@ class EntityPath:
         )
 
 
-def _blocks(relation: Relation) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Edges [2, n] and their weights."""
-    for start in range(0, relation.num_edges, BLOCK):
-        edges = np.asarray(relation.edge_index[:, start : start + BLOCK])
-        weight = np.ones(edges.shape[1])
-        if relation.weight is not None:
-            weight = relation.weight[start : start + BLOCK]
-        yield edges, weight
-
-
 def _measure(masked: TemporalGraph, to_entities: Relation, kind: str) -> tuple[int, float]:
     """Entities that join different periods, and the share of entities to count pairs of."""
     num_entities = masked.nodes[kind].num_nodes
     num_times = len(masked.times)
     size = np.zeros(num_entities, np.int64)
     labelled = np.zeros(0, np.int64)  # entity and period of labelled nodes, as one number
-    for (source, target), _ in _blocks(to_entities):
+    for part in _native.blocks(to_entities.edge_index, 1):
+        source, target = to_entities.edge_index[:, part]
         size += np.bincount(target, minlength=num_entities)
         place = target.astype(np.int64) * num_times + masked.period[source]
         labelled = np.union1d(labelled, place[masked.label[source] >= 0])
@@ -139,7 +129,9 @@ def _mean(
     """Weighted mean over the in-edges [targets, sources]; row `entity` of the edges is sampled."""
     total = np.zeros(shape[0])
     parts = []
-    for edges, weight in _blocks(relation):
+    for part in _native.blocks(relation.edge_index, 1):
+        edges = relation.edge_index[:, part]
+        weight = np.ones(edges.shape[1]) if relation.weight is None else relation.weight[part]
         total += np.bincount(edges[1], weight, shape[0])
         parts.append(np.vstack([edges, weight])[:, is_sampled[edges[entity]]])
     source, target, weight = np.concatenate(parts, axis=1)

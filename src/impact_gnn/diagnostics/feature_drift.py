@@ -13,20 +13,11 @@ from typing import Any
 import numpy as np
 
 from impact_gnn._array import group_moments
-from impact_gnn.diagnostics.assumption import (
-    HOLDS,
-    NOT_TESTABLE,
-    UNCERTAIN,
-    VIOLATED,
-    AssumptionCheck,
-    AssumptionStatus,
-    judge,
-    listed,
-)
+from impact_gnn.diagnostics.assumption import NOT_TESTABLE, AssumptionCheck, conclude, listed
 from impact_gnn.diagnostics.view import NodeIndex, View, recent, sampled
 from impact_gnn.statistics import Scale
 
-SMALL, LARGE = 0.4, 0.7  # the assumption holds up to SMALL, and is violated from LARGE on
+THRESHOLDS = (0.4, 0.7)  # the assumption holds up to the first, is violated from the second on
 # Of more, a random sample is used.
 MAX_LABELLED = 20_000  # labelled nodes
 MAX_NODES = 200_000  # nodes with or without a label
@@ -88,7 +79,8 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     first = len(view.known) - recent(len(view.known))
     if len(np.unique(cells.label)) < 2:
         return FeatureDrift(NOT_TESTABLE, "Fewer than two classes have enough nodes for a mean.")
-    if not cells.has_past(first):
+    by_period = cells.by_period(len(view.known))
+    if np.isnan(by_period[first:]).all():
         return FeatureDrift(
             NOT_TESTABLE, "No class has enough nodes in a recent period and before it."
         )
@@ -102,10 +94,9 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     )
     all_nodes: NodeIndex = sampled(view.masked.num_nodes, MAX_NODES, rng)
     of_all = _drift_of_all(view, all_nodes, view.features(all_nodes, columns), scale, distance)
-    by_period = cells.by_period(len(view.known)) / np.sqrt(max(distance, 1e-12))
     series: dict[str, Any] = {
         "times": listed(view.masked.times[view.known]),
-        "drift": listed(by_period),
+        "drift": listed(by_period / np.sqrt(max(distance, 1e-12))),
         "all_times": listed(view.masked.times),
         "all_drift": listed(of_all),
     }
@@ -114,21 +105,15 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
         return FeatureDrift(NOT_TESTABLE, why, **series)
     value = float(np.sqrt(max(0.0, drift) / distance))
     ratios = np.maximum(drawn[:, 0], 0) / drawn[:, 1].clip(1e-12)
-    low, high = np.sqrt(np.quantile(ratios, [0.025, 0.975]))
-    low = min(float(low), value)
-    high = max(float(high), value)
-    status = judge(value, low, high, small=SMALL, large=LARGE)
-    return FeatureDrift(status, _sentence(status, value), value, (low, high), **series)
-
-
-def _sentence(status: AssumptionStatus, value: float) -> str:
-    drift = f"a class drifts by {value:.2f} times the distance between classes"
-    return {
-        HOLDS: f"The features of a class are stable: {drift}.",
-        UNCERTAIN: f"The features of a class drift slightly: {drift}.",
-        VIOLATED: f"The features of a class drift: {drift}.",
-        NOT_TESTABLE: "Too few nodes per class and period, or too noisy features.",
-    }[status]
+    interval = np.sqrt(np.quantile(ratios, [0.025, 0.975]))
+    size = f"a class drifts by {value:.2f} times the distance between classes"
+    sentences = (
+        f"The features of a class are stable: {size}.",
+        f"The features of a class drift slightly: {size}.",
+        f"The features of a class drift: {size}.",
+        "Too few nodes per class and period, or too noisy features.",
+    )
+    return FeatureDrift(**conclude(value, interval, THRESHOLDS, sentences), **series)
 
 
 def _drift_of_all(
@@ -220,10 +205,6 @@ class Cells:
         expected = class_noise * (1 - 2 * share)
         common = (share**2 * class_noise).sum()
         return float((share * (square - expected - common)).sum())
-
-    def has_past(self, first: int) -> bool:
-        """Whether some class has a cell in period `first` or later and an earlier one."""
-        return bool((self.label[1:] == self.label[:-1])[self.period[1:] >= first].any())
 
     def drift(self, mean: np.ndarray, noise: np.ndarray, first: int) -> float:
         """Mean squared distance of cells from the past of their class, from `first` on."""

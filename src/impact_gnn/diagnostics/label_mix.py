@@ -10,18 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from impact_gnn.diagnostics.assumption import (
-    HOLDS,
-    NOT_TESTABLE,
-    UNCERTAIN,
-    VIOLATED,
-    AssumptionCheck,
-    judge,
-    listed,
-)
+from impact_gnn.diagnostics.assumption import NOT_TESTABLE, AssumptionCheck, conclude, listed
 from impact_gnn.diagnostics.view import View, recent
 
-SMALL, LARGE = 0.05, 0.12  # the assumption holds up to SMALL, and is violated from LARGE on
+THRESHOLDS = (0.05, 0.12)  # the assumption holds up to the first, is violated from the second on
 # size of the bootstrap; with very many periods and labels it has fewer replicates
 MOST_NUMBERS = 1 << 22
 
@@ -73,22 +65,16 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
     value = _statistic(counts, noise, 1)
     # A replicate carries the noise of the graph and its own.
     replicated = [_statistic(replicate, noise, 2) for replicate in drawn]
-    low, high = np.quantile(replicated, [0.025, 0.975])
-    low = min(float(low), value)
-    high = max(float(high), value)
-    status = judge(value, low, high, small=SMALL, large=LARGE)
     change = f"those of a new period differ by about {value:.0%} from the past"
-    sentence = {
-        HOLDS: f"Class proportions are stable: {change}.",
-        UNCERTAIN: f"Class proportions change slightly: {change}.",
-        VIOLATED: f"Class proportions change: {change}. Centring would remove class information.",
-        NOT_TESTABLE: "Too few labels per period to test whether class proportions change.",
-    }[status]
+    sentences = (
+        f"Class proportions are stable: {change}.",
+        f"Class proportions change slightly: {change}.",
+        f"Class proportions change: {change}. Centring would remove class information.",
+        "Too few labels per period to test whether class proportions change.",
+    )
+    interval = np.quantile(replicated, [0.025, 0.975]).tolist()
     return LabelMix(
-        status=status,
-        sentence=sentence,
-        statistic=value,
-        interval=(low, high),
+        **conclude(value, interval, THRESHOLDS, sentences),
         times=times,
         mix=mix,
         to_past=listed(_to_past(counts)),

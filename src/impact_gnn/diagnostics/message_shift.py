@@ -16,8 +16,7 @@ from impact_gnn._array import group_moments
 from impact_gnn.diagnostics.assumption import listed
 from impact_gnn.diagnostics.view import NodeIndex, View, sampled
 from impact_gnn.engines import Engine, as_engine
-from impact_gnn.graph import Triple
-from impact_gnn.propagation.metapaths import Walk, along_ends, ends_table
+from impact_gnn.propagation.metapaths import Metapath, Walk, along_ends, ends_table
 
 WEIGHTINGS = ("mmp", "pmp", "genpmp")
 MAX_COLUMNS = 64  # of the features
@@ -81,13 +80,12 @@ def message_shift(
     engine = as_engine(engine)
     if view.own is not None:
         graph = view.own
-        path: tuple[Triple, ...] = tuple(graph.relations)
+        path: Metapath = tuple(graph.relations) * hops
         description = f"messages of {hops} hop{'s' if hops > 1 else ''}, edges in both directions"
     else:
         graph = engine.graph(view.masked, undirected=True)
         path = view.paths[0].triples
         description = f"messages along {view.paths[0].name}"
-        hops = 1
     rng = np.random.default_rng(seed)
     assert view.masked.x is not None
     # Every step-th column, from a random one on: a view, also of a file.
@@ -102,8 +100,8 @@ def message_shift(
             table = ends_table(graph, weighting, graph.target)
             walk = Walk(graph, [path], "plain", engine)
             return np.asarray(along_ends(walk, table, x)[0][path].rows(nodes), dtype)
-        steps = [engine.operator(graph, triple, weighting=weighting) for triple in path]
-        return np.asarray(engine.hops(steps * hops, x, rows=nodes, dtype=dtype)[-1])
+        walk = Walk(graph, [path], weighting, engine)
+        return np.asarray(dict(walk.hops(x, rows=nodes, dtype=dtype))[path])
 
     # Alignments are computed on more nodes than are measured; `position` finds these among them.
     nodes: NodeIndex = np.union1d(sample.nodes, sampled(view.masked.num_nodes, MAX_NODES, rng))

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from impact_gnn import _native
 from impact_gnn.checks import listing
 from impact_gnn.data.drawing import WEYL, scramble
 from impact_gnn.diagnostics.entity_paths import EntityPath
@@ -21,7 +22,6 @@ from impact_gnn.graph import Relation, TemporalGraph, Triple
 NodeIndex: TypeAlias = np.ndarray
 """Positions among the nodes of the target type."""
 
-BLOCK = 1 << 22  # edges that are read at once
 MAX_PATHS = 6  # through entities
 MAX_EDGES = 1 << 22  # to count connections on; larger graphs: in-edges of a sample of nodes
 NO_CONNECTIONS = "so connections cannot be analysed."
@@ -164,8 +164,8 @@ def _names(triples: Iterable[Triple]) -> str:
 
 
 def _blocks(edge_index: np.ndarray) -> Iterator[np.ndarray]:
-    for start in range(0, edge_index.shape[1], BLOCK):
-        yield np.asarray(edge_index[:, start : start + BLOCK])
+    for part in _native.blocks(edge_index, 1):
+        yield edge_index[:, part]
 
 
 def _has_reverses(edge_index: np.ndarray) -> bool:

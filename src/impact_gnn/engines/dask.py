@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from impact_gnn import _files, _native
-from impact_gnn._progress import Counter, Progress
+from impact_gnn import _files
+from impact_gnn._progress import Progress
 from impact_gnn.checks import InputError, WorkerLost, listing, one_line
 from impact_gnn.engines.disk import FileEngine
 from impact_gnn.engines.hop import Features, Hop, SlicedHop
@@ -99,14 +99,9 @@ class Dask(FileEngine):
     def _in_file(self, x: np.ndarray) -> SlicedHop:
         """Return features that workers can read: from their own file, otherwise from a copy."""
         key = _files.digest(x)
-        path = self.place / "arrays" / f"{key}.npy"
-        file = _native.file_of(x)
-        if file is not None:
-            return SlicedHop.open([file], key)
         with self._working():
-            if not path.exists():
-                _files.save_array(path, x, sealed=True)
-        return SlicedHop((_files.open_array(path, sealed=True),), key)
+            path = self._path_of(x, self.place / "arrays" / f"{key}.npy")
+        return SlicedHop.open([str(path)], key)
 
     def max_jobs(self, size: int) -> int:
         """Return the number of workers, or 1 if a graph is too large to be sent to them."""
@@ -130,70 +125,54 @@ class Dask(FileEngine):
         with self._connected() as client:
             # Sent once, not with every task; hashing a graph would take longer.
             on_workers = self._answer(client.scatter, shared, hash=False)
-            futures: deque[Any] = deque()
-            try:
-                for task in itertools.takewhile(starting, tasks):
-                    # One more than there are workers, so that none waits for the next task.
-                    if len(futures) > jobs:
-                        yield self._result(client, futures.popleft())
-                    futures.append(
-                        client.submit(function, on_workers, task, pure=False, retries=RETRIES)
-                    )
-                while futures:
-                    yield self._result(client, futures.popleft())
-            finally:
-                with contextlib.suppress(WorkerLost):
-                    self._answer(client.cancel, list(futures))
-
-    def _result(self, client: Any, future: Any) -> Any:
-        self._wait(client, [future], None)
-        return self._answer(future.result)
+            started = ((on_workers, task) for task in itertools.takewhile(starting, tasks))
+            yield from self._stream(client, function, started, jobs)
 
     def share(
-        self,
-        function: Callable[..., Any],
-        tasks: Sequence[tuple[Any, ...]],
-        counter: Counter | None = None,
-    ) -> list[Any]:
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Any]:
         with self._connected() as client:
             # Before the first task: its failure on a worker would say less.
             self._check_directory(client)
-            futures = [
-                client.submit(function, *task, pure=False, retries=RETRIES) for task in tasks
-            ]
-            try:
-                self._wait(client, futures, counter)
-                return self._answer(client.gather, futures)
-            except BaseException as error:
-                with contextlib.suppress(WorkerLost):
-                    self._answer(client.cancel, futures)
-                from distributed import KilledWorker
+            yield from self._stream(client, function, tasks, len(tasks))
 
-                if isinstance(error, KilledWorker):
-                    raise WorkerLost(
-                        f"a task killed {RETRIES} workers, most likely because {self.memory} of "
-                        "memory per worker was not enough; give them more or lower memory=..., "
-                        "then "
-                        f"run the same again to continue."
-                    ) from None
-                raise
+    def _stream(
+        self,
+        client: Any,
+        function: Callable[..., Any],
+        tasks: Iterable[tuple[Any, ...]],
+        most: int,
+    ) -> Iterator[Any]:
+        """Run tasks on workers and yield their results in order; `most` wait for a worker."""
+        from distributed import KilledWorker
 
-    def _wait(self, client: Any, futures: list[Any], counter: Counter | None) -> None:
-        """Wait for all tasks; give up when there are no workers for longer than `patience`."""
+        futures: deque[Any] = deque()
+        try:
+            for task in tasks:
+                # One more than there are workers, so that none waits for the next task.
+                if len(futures) > most:
+                    yield self._result(client, futures.popleft())
+                futures.append(client.submit(function, *task, pure=False, retries=RETRIES))
+            while futures:
+                yield self._result(client, futures.popleft())
+        except KilledWorker:
+            raise WorkerLost(
+                f"a task killed {RETRIES} workers, most likely because {self.memory} of memory per "
+                f"worker was not enough; give them more or lower memory=..., then run the same "
+                f"again to continue."
+            ) from None
+        finally:
+            with contextlib.suppress(WorkerLost):
+                self._answer(client.cancel, list(futures))
+
+    def _result(self, client: Any, future: Any) -> Any:
+        """Wait for a task; give up when there are no workers for longer than `patience`."""
         from distributed import wait
 
-        waiting = set(futures)
         last_alive = time.monotonic()
-        while waiting:
-            done: set[Any] = set()
+        while not future.done():
             with contextlib.suppress(TimeoutError):
-                done = self._answer(
-                    wait, waiting, timeout=CHECK, return_when="FIRST_COMPLETED"
-                ).done
-            for _ in done:
-                if counter is not None:
-                    counter.advance()
-            waiting -= done
+                self._answer(wait, future, timeout=CHECK)
             # A scheduler without workers answers too, so workers are counted.
             if client.status == "running" and self._answer(client.nthreads):
                 last_alive = time.monotonic()
@@ -201,6 +180,7 @@ class Dask(FileEngine):
                 raise self._lost(
                     f"no worker of the cluster has answered for {self.patience:.0f} seconds"
                 )
+        return self._answer(future.result)
 
     def _check_directory(self, client: Any) -> None:
         """Refuse a directory that some worker does not have."""

@@ -15,6 +15,7 @@ and other inputs never read the wrong files.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import tempfile
 from abc import abstractmethod
@@ -28,11 +29,11 @@ import numpy as np
 from impact_gnn import _files, _native, checks
 from impact_gnn._progress import Counter, Progress, watched
 from impact_gnn.checks import InputError, listing
-from impact_gnn.engines.edges import EdgeList, StoredCSR, sort_edges
+from impact_gnn.engines.edges import EdgeList, StoredCSR, csr_arrays, describe_csr, sort_edges
 from impact_gnn.engines.engine import FEW_ROWS, Engine
 from impact_gnn.engines.hop import Features, Hop, SlicedHop, selected_hop
 from impact_gnn.engines.operator import Operator, row_blocks
-from impact_gnn.engines.slices import Job, StoredOperator, run_slice, slice_borders
+from impact_gnn.engines.slices import OPTIONS, Job, StoredOperator, run_slice, slice_borders
 from impact_gnn.graph import Nodes, Relation, TemporalGraph, Triple, storage
 from impact_gnn.graph.csr import CSR, earliest
 
@@ -62,16 +63,8 @@ class FileEngine(Engine):
         # The engine that sorted it may have been cleared.
         if isinstance(cached, StoredCSR) and cached.directory.exists():
             return cached
-        part = graph.relations[relation]
-        source, _, target = relation
-        edges = EdgeList(
-            edge_index=part.edge_index,
-            weight=part.weight,
-            num_sources=graph.nodes[source].num_nodes,
-            num_targets=graph.nodes[target].num_nodes,
-        )
         with self._working():
-            csr = self._sorted(edges)
+            csr = self._sorted(graph, relation)
         graph.cache_csr(relation, csr)
         return csr
 
@@ -85,12 +78,12 @@ class FileEngine(Engine):
     def _hops(
         self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
     ) -> list[Hop]:
+        few_rows = rows
         # For many rows all are computed: the file then serves other rows as well.
         if rows is not None and len(rows) >= FEW_ROWS * operators[-1].csr.num_targets:
-            *before, last = self._hops(operators, x, None, dtype)
-            return [*before, selected_hop(last, np.asarray(rows))]
+            few_rows = None
         with self._working():
-            job = self._job(operators, x, rows, np.dtype(dtype or self.storage or x.dtype))
+            job = self._job(operators, x, few_rows, np.dtype(dtype or self.storage or x.dtype))
             missing = job.missing()
             if missing:
                 # Refused now, with a sentence, and not by a full disk in an hour.
@@ -99,8 +92,14 @@ class FileEngine(Engine):
                 # A slice goes through all of its missing hops in one task.
                 numbers = sorted({number for _, number in missing})
                 counter = Counter(watched(self.progress), "propagating", len(numbers))
-                self.share(run_slice, [(job, number) for number in numbers], counter)
-            return [job.hop(hop) for hop in range(1, len(job.nodes))]
+                for _ in self.share(run_slice, [(job, number) for number in numbers]):
+                    counter.advance()
+            hops: list[Hop] = [job.hop(hop) for hop in range(1, len(job.nodes))]
+        if rows is None:
+            return hops
+        # The last hop is computed for few rows only; the others read hops of all nodes.
+        last = len(operators) - (few_rows is not None)
+        return [*(selected_hop(hop, rows) for hop in hops[:last]), *hops[last:]]
 
     def graph(
         self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False
@@ -196,12 +195,9 @@ class FileEngine(Engine):
 
     @abstractmethod
     def share(
-        self,
-        function: Callable[..., Any],
-        tasks: Sequence[tuple[Any, ...]],
-        counter: Counter | None = None,
-    ) -> list[Any]:
-        """Call the function for every tuple of arguments and return the results in order."""
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Any]:
+        """Call the function for every tuple of arguments and yield the results in order."""
 
     @property
     @abstractmethod
@@ -218,9 +214,42 @@ class FileEngine(Engine):
     def min_slices(self) -> int:
         """The least number of slices that keeps all workers busy."""
 
-    def _sorted(self, edges: EdgeList) -> StoredCSR:
-        goal = self.place / "edges" / edges.key()
-        return sort_edges(edges, goal, memory=self.task_memory, share=self.share)
+    def _sorted(
+        self, graph: TemporalGraph, relation: Triple, part: Relation | None = None
+    ) -> StoredCSR:
+        """Sort the edges of a relation, or those of `part` in both directions, by target."""
+        both = part is not None
+        part = part or graph.relations[relation]
+        sizes = [graph.nodes[relation[0]].num_nodes, graph.nodes[relation[2]].num_nodes]
+        goal = self.place / "edges" / _files.digest(part.edge_index, part.weight, *sizes, both)
+        if (goal / "csr.json").exists():
+            return StoredCSR.open(goal)
+        with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
+            # Workers receive paths, never arrays.
+            unsorted = temporary / "unsorted"
+            weight = None
+            if part.weight is not None:
+                weight = self._path_of(part.weight, unsorted / "weight.npy")
+            edges = EdgeList(
+                edge_index=self._path_of(part.edge_index, unsorted / "edge_index.npy"),
+                weight=weight,
+                num_sources=sizes[0],
+                num_targets=sizes[1],
+                both=both,
+            )
+            sort_edges(edges, temporary, memory=self.task_memory, share=self.share)
+            _files.remove(unsorted)
+        return StoredCSR.open(goal)
+
+    def _path_of(self, values: np.ndarray, copy: Path) -> Path:
+        """Return the file that holds an array; one in memory is copied there."""
+        file = _native.file_of(values)
+        if file is not None:
+            return Path(file)
+        if not copy.exists():
+            _files.save_array(copy, values, sealed=True)
+        _files.open_array(copy, sealed=True)  # refuses a damaged copy
+        return copy
 
     def _job(
         self, operators: Sequence[Operator], x: Any, rows: np.ndarray | None, dtype: np.dtype
@@ -241,11 +270,6 @@ class FileEngine(Engine):
             x.shape[1], max(nodes[:-1]), dtype, self.task_memory - node_bytes, self.min_slices
         )
         directory = self.place / "hops" / key
-        # The slices of an earlier run are used again, whatever memory it had.
-        borders = directory / "columns.json"
-        if not borders.exists():
-            directory.mkdir(parents=True, exist_ok=True)
-            _files.write_json(borders, list(columns), sealed=True)
         job = Job(
             directory=directory,
             key=key,
@@ -253,17 +277,21 @@ class FileEngine(Engine):
             x=x,
             nodes=nodes,
             rows=rows,
-            columns=tuple(_files.read_json(borders, sealed=True)),
+            columns=columns,
             dtype=dtype,
             threads=self.threads,
         )
-        if not job.missing() or max(np.diff(job.columns)) <= max(np.diff(columns)):
-            return job
-        # An earlier run began with more memory: its slices are too wide.
-        _files.remove(directory)
-        directory.mkdir(parents=True)
+        borders = directory / "columns.json"
+        if borders.exists():
+            # The slices of an earlier run are used again, unless it began with more memory.
+            earlier = replace(job, columns=tuple(_files.read_json(borders, sealed=True)))
+            is_narrow = max(np.diff(earlier.columns)) <= max(np.diff(columns))
+            if is_narrow or not earlier.missing():
+                return earlier
+            _files.remove(directory)
+        directory.mkdir(parents=True, exist_ok=True)
         _files.write_json(borders, list(columns), sealed=True)
-        return replace(job, columns=columns)
+        return job
 
     def _stored_operator(self, operator: Operator) -> StoredOperator:
         """Write an operator, with its edges, periods and scales, to files."""
@@ -275,17 +303,9 @@ class FileEngine(Engine):
             "source": operator.source_period,
             "target": operator.target_period,
         }
-        options = [operator.norm, operator.self_loop]
-        if operator.balanced:
-            options.append("balanced")
-        key = _files.digest(str(csr.directory), *options, *arrays.values())
-        stored = StoredOperator(
-            folder=self.place / "operators" / key,
-            edges=csr.directory,
-            norm=operator.norm,
-            self_loop=operator.self_loop,
-            balanced=operator.balanced,
-        )
+        options = {name: getattr(operator, name) for name in OPTIONS}
+        key = _files.digest(str(csr.directory), *options.values(), *arrays.values())
+        stored = StoredOperator(self.place / "operators" / key, csr.directory, options)
         if stored.folder.exists():
             return stored
         with _files.atomic_directory(stored.folder, own_files=lambda path: None) as temporary:
@@ -305,12 +325,9 @@ class FileEngine(Engine):
         goal = self.place / "edges" / key
         if not (goal / "csr.json").exists():
             with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
-                for name in ("indptr", "indices", "weight"):
-                    values = getattr(csr, name)
-                    if values is not None:
-                        _files.save_array(temporary / f"{name}.npy", values, sealed=True)
-                meta = {"num_sources": csr.num_sources, "weighted": csr.weight is not None}
-                _files.write_json(temporary / "csr.json", meta, sealed=True)
+                for name, values in csr_arrays(csr).items():
+                    _files.save_array(temporary / f"{name}.npy", values, sealed=True)
+                describe_csr(temporary, csr.num_sources, weighted=csr.weight is not None)
         return StoredCSR.open(goal)
 
     def _undirected(self, graph: TemporalGraph) -> TemporalGraph:
@@ -322,8 +339,7 @@ class FileEngine(Engine):
                 # Between two types the reverse is a view of the same edges.
                 relations[triple] = part
                 continue
-            size = graph.nodes[triple[0]].num_nodes
-            csr = self._sorted(EdgeList(part.edge_index, part.weight, size, size, both=True))
+            csr = self._sorted(graph, triple, part)
             path = csr.directory / "edge_index.npy"
             if not path.exists():
                 _write_edge_index(csr, path)
@@ -412,18 +428,10 @@ class Disk(FileEngine):
         return 1
 
     def share(
-        self,
-        function: Callable[..., Any],
-        tasks: Sequence[tuple[Any, ...]],
-        counter: Counter | None = None,
-    ) -> list[Any]:
+        self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Any]:
         """Run one task after the other: each uses all threads and the whole memory."""
-        results = []
-        for task in tasks:
-            results.append(function(*task))
-            if counter is not None:
-                counter.advance()
-        return results
+        return itertools.starmap(function, tasks)
 
 
 def _take_nodes(part: Nodes, positions: np.ndarray | None, path: Path) -> Nodes:

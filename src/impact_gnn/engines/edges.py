@@ -2,14 +2,16 @@
 
 A first pass counts edges per bin of neighbouring targets. Bins are joined to ranges whose edges
 fit into memory. For each range, a pass over all edges copies those into the range, sorts them as
-`build_csr` does, and writes them to their place. Ranges are independent, so workers of a cluster
-can share them. The price is one reading of the edge list per range.
+`build_csr` does, and writes them to files of its own, which are joined in the end. Ranges are
+independent, so workers of a cluster can share them. The price is one reading of the edge list per
+range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,77 +49,52 @@ class StoredCSR(CSR):
         return StoredCSR.open, (self.directory,)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class EdgeList:
-    """Unsorted edges source → target; `both` adds the reverse edges and merges parallel ones."""
+    """Unsorted edges source → target in files, whose paths are sent to workers.
 
-    edge_index: np.ndarray
-    weight: np.ndarray | None
+    `both` adds the reverse edges behind the others, and merges parallel ones.
+    """
+
+    edge_index: Path
+    weight: Path | None
     num_sources: int
     num_targets: int
     both: bool = False
 
-    def key(self) -> str:
-        return _files.digest(
-            self.edge_index, self.weight, self.num_sources, self.num_targets, self.both
-        )
+    def pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+        """Yield ends [2, n] and weights of consecutive edges."""
+        edge_index = _files.open_array(self.edge_index)
+        weights = None if self.weight is None else _files.open_array(self.weight)
+        for is_reverse in (False, True)[: 1 + self.both]:
+            for begin in range(0, edge_index.shape[1], PIECE):
+                part = slice(begin, begin + PIECE)
+                ends = edge_index[:, part].astype(np.int64)
+                weight = None if weights is None else weights[part].astype(self.weight_dtype)
+                if is_reverse:
+                    # The reverse of a loop is the loop itself.
+                    is_edge = ends[0] != ends[1]
+                    ends = ends[::-1, is_edge]
+                    weight = None if weight is None else weight[is_edge]
+                yield ends, weight
+                _native.release(edge_index, weights)
 
-    def saved(self, directory: Path) -> EdgeList:
-        """Return the same list mapped from files, as it is sent to workers."""
-        arrays: dict[str, Any] = {}
-        for name in ("edge_index", "weight"):
-            values = getattr(self, name)
-            if values is not None and _native.file_of(values) is None:
-                _files.save_array(directory / f"{name}.npy", values)
-                arrays[name] = _files.open_array(directory / f"{name}.npy")
-        return replace(self, **arrays)
-
-    def pieces(self) -> Iterator[tuple[int, np.ndarray, np.ndarray | None]]:
-        """Yield the number of a first edge, and ends [2, n] and weights of the edges from there."""
-        for begin in range(0, self.edge_index.shape[1], PIECE):
-            part = slice(begin, begin + PIECE)
-            ends = self.edge_index[:, part].astype(np.int64)
-            weight = None
-            if self.weight is not None:
-                weight = self.weight[part].astype(self.weight_dtype)
-            yield begin, ends, weight
-            _native.release(self.edge_index, self.weight)
-
-    @property
-    def weight_dtype(self) -> np.dtype:
-        """The type of the stored weights."""
-        if self.weight is None or self.weight.dtype.kind not in "iuf":
-            return np.dtype(np.float32)
-        return np.dtype(np.float64 if self.weight.dtype.itemsize > 4 else np.float32)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        files = [getattr(array, "filename", None) for array in (self.edge_index, self.weight)]
-        return _open_list, (*files, self.num_sources, self.num_targets, self.both)
-
-
-def _open_list(edge_index: str, weight: str | None, *sizes: Any) -> EdgeList:
-    weights = None if weight is None else _files.open_array(Path(weight))
-    return EdgeList(_files.open_array(Path(edge_index)), weights, *sizes)
-
-
-def _in_both_directions(
-    ends: np.ndarray, weight: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Put the reverse of every edge behind it, except for loops."""
-    # Edge and reverse take turns; a loop has no reverse.
-    is_edge = np.ones(2 * ends.shape[1], bool)
-    is_edge[1::2] = ends[0] != ends[1]
-    both = np.stack([ends, ends[::-1]], 2).reshape(2, -1)[:, is_edge]
-    return both, None if weight is None else np.repeat(weight, 2)[is_edge]
+    @cached_property
+    def weight_dtype(self) -> np.dtype | None:
+        """The type of the stored weights, if there are any."""
+        if self.weight is None:
+            return None
+        dtype = _files.open_array(self.weight).dtype
+        is_wide = dtype.kind in "iuf" and dtype.itemsize > 4
+        return np.dtype(np.float64 if is_wide else np.float32)
 
 
 @dataclass(frozen=True)
 class Range:
-    """Targets first .. last−1; their edges, at most `count`, are stored from `begin` on."""
+    """Targets first .. last−1, into which `count` edges lead before any are merged."""
 
     first: int
     last: int
-    begin: int
     count: int
 
 
@@ -130,7 +107,7 @@ def ranges_of(edges: EdgeList, memory: int) -> list[Range]:
     # Bytes per edge: the copy (target, source), the sorted edges (source, digits), and what a
     # merge copies. Bytes per row: its border and its count.
     edge_size = 4 + 3 * index_type(edges.num_sources).itemsize + 2
-    if edges.weight is not None:
+    if edges.weight_dtype is not None:
         edge_size += 3 * edges.weight_dtype.itemsize
     cost = np.cumsum(edges_per_bin * edge_size + (24 << shift))
     # Join bins as long as their cost fits; `paid` is the cost of all ranges before this one.
@@ -143,29 +120,22 @@ def ranges_of(edges: EdgeList, memory: int) -> list[Range]:
     # Edges of every range, and the targets at which ranges begin.
     counts = np.add.reduceat(edges_per_bin, first_bins).tolist()
     borders = [number << shift for number in first_bins] + [edges.num_targets]
-    ranges = []
-    begin = 0
-    for number, count in enumerate(counts):
-        ranges.append(Range(borders[number], borders[number + 1], begin, count))
-        begin += count
-    return ranges
+    return [Range(*part) for part in zip(borders, borders[1:], counts, strict=False)]
 
 
 def _count_edges(edges: EdgeList, shift: int, num_bins: int) -> np.ndarray:
     """Count edges per bin of targets; refuse edges that point outside."""
     total = np.zeros(num_bins, np.int64)
     sizes = np.array([[edges.num_sources], [edges.num_targets]])
-    for begin, ends, weight in edges.pieces():
+    for ends, _ in edges.pieces():
         is_outside = ((ends < 0) | (ends >= sizes)).any(0)
         if is_outside.any():
             first = int(is_outside.argmax())
             raise InputError(
-                f"edge {begin + first} runs from {ends[0, first]} to {ends[1, first]}, but there "
-                f"are {edges.num_sources} sources and {edges.num_targets} targets (from 0); "
+                f"edge {total.sum() + first} runs from {ends[0, first]} to {ends[1, first]}, but "
+                f"there are {edges.num_sources} sources and {edges.num_targets} targets (from 0); "
                 f"remove the edge or add the node."
             )
-        if edges.both:
-            ends, _ = _in_both_directions(ends, weight)
         total += np.bincount(ends[1] >> shift, minlength=num_bins)
     return total
 
@@ -176,10 +146,8 @@ def sort_range(edges: EdgeList, part: Range, directory: Path) -> int:
     source = np.empty(part.count, index_type(edges.num_sources))
     weight = None if edges.weight is None else np.empty(part.count, edges.weight_dtype)
     begin = 0
-    for _, ends, weights in edges.pieces():
-        if edges.both:
-            ends, weights = _in_both_directions(ends, weights)
-        # The order of the list is kept, so the result equals `build_csr` of the whole.
+    for ends, weights in edges.pieces():
+        # In the order of the list, so the result equals `build_csr` of the whole.
         selected = np.flatnonzero((ends[1] >= part.first) & (ends[1] < part.last))
         place = slice(begin, begin + len(selected))
         source[place] = ends[0, selected]
@@ -192,72 +160,60 @@ def sort_range(edges: EdgeList, part: Range, directory: Path) -> int:
     del target, source, weight
     if edges.both:
         csr = merged(csr)
-    _write(directory / "indices.npy", part.begin, csr.indices)
-    if csr.weight is not None:
-        _write(directory / "weight.npy", part.begin, csr.weight)
-    _write(directory / "indptr.npy", part.first + 1, csr.indptr[1:] + part.begin)
+    for name, values in csr_arrays(csr).items():
+        _files.save_array(directory / f"{part.first}-{name}.npy", values)
     return csr.num_edges
 
 
 def sort_edges(
     edges: EdgeList,
-    goal: Path,
+    directory: Path,
     *,
     memory: int,
-    share: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]],
-) -> StoredCSR:
-    """Sort edges by target into the directory `goal`, which appears when it is complete.
-
-    Its name identifies the edges. One range takes at most `memory` bytes. `share` calls a function
-    for every tuple of arguments, here or on workers.
-    """
-    if (goal / "csr.json").exists():
-        return StoredCSR.open(goal)
-    ranges = ranges_of(edges, memory)
-    size = ranges[-1].begin + ranges[-1].count
-    dtypes = {"indices": index_type(edges.num_sources)}
-    if edges.weight is not None:
-        dtypes["weight"] = edges.weight_dtype
-    edge_size = sum(dtype.itemsize for dtype in dtypes.values())
-    with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
-        _files.require_space(temporary, size * edge_size + 8 * edges.num_targets)
-        for name, dtype in dtypes.items():
-            _files.create_array(temporary / f"{name}.npy", dtype, (size,))
-        _files.create_array(temporary / "indptr.npy", np.int64, (edges.num_targets + 1,))
-        # Workers receive paths, never arrays.
-        edges = edges.saved(temporary / "unsorted")
-        counts = share(sort_range, [(edges, part, temporary) for part in ranges])
-        # Merged edges leave gaps at the ends of their ranges.
-        if sum(counts) < size:
-            _close_gaps(temporary, ranges, counts, dtypes)
-        _files.remove(temporary / "unsorted")
-        for name in (*dtypes, "indptr"):
-            _files.seal(temporary / f"{name}.npy")
-        meta = {"num_sources": edges.num_sources, "weighted": edges.weight is not None}
-        _files.write_json(temporary / "csr.json", meta, sealed=True)
-    return StoredCSR.open(goal)
-
-
-def _close_gaps(
-    directory: Path, ranges: list[Range], counts: list[int], dtypes: dict[str, np.dtype]
+    share: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterator[Any]],
 ) -> None:
-    """Move ranges together that became smaller by merging edges."""
-    begins = np.concatenate([[0], np.cumsum(counts)])
-    for name, dtype in dtypes.items():
-        path = directory / f"{name}.npy"
-        old = _files.open_array(path)
-        _files.create_array(directory / "merged.npy", dtype, (int(begins[-1]),))
-        for part, begin, count in zip(ranges, begins, counts, strict=False):
-            _write(directory / "merged.npy", begin, old[part.begin : part.begin + count])
-        (directory / "merged.npy").replace(path)
-    indptr = np.lib.format.open_memmap(directory / "indptr.npy", mode="r+")
-    for part, begin in zip(ranges, begins, strict=False):
-        indptr[part.first + 1 : part.last + 1] += begin - part.begin
+    """Sort edges by target into files of a directory.
+
+    One range takes at most `memory` bytes. `share` calls a function for every tuple of arguments,
+    here or on workers.
+    """
+    ranges = ranges_of(edges, memory)
+    dtypes = {"indices": index_type(edges.num_sources)}
+    if edges.weight_dtype is not None:
+        dtypes["weight"] = edges.weight_dtype
+    # Twice: in files by range, and joined.
+    edge_size = 2 * sum(dtype.itemsize for dtype in dtypes.values())
+    size = sum(part.count for part in ranges)
+    _files.require_space(directory, size * edge_size + 16 * edges.num_targets)
+    parts = directory / "parts"
+    counts = list(share(sort_range, [(edges, part, parts) for part in ranges]))
+    begins = np.cumsum([0, *counts])
+    for name, dtype in (*dtypes.items(), ("indptr", np.dtype(np.int64))):
+        is_border = name == "indptr"
+        length = 1 + edges.num_targets if is_border else begins[-1]
+        with _files.atomic_array(directory / f"{name}.npy", dtype, (length,)) as joined:
+            place = 0
+            for part, begin in zip(ranges, begins.tolist(), strict=False):
+                values = _files.open_array(parts / f"{part.first}-{name}.npy")
+                # Borders count from the first edge of all; the last of a range begins the next one.
+                shift = begin * is_border
+                for rows in _native.blocks(values):
+                    joined[place + rows.start : place + rows.stop] = values[rows] + shift
+                    _native.release(joined)
+                place += len(values) - is_border
+    _files.remove(parts)
+    describe_csr(directory, edges.num_sources, weighted=edges.weight is not None)
 
 
-def _write(path: Path, begin: int, values: np.ndarray) -> None:
-    """Write a part of an array in a file; several processes may write other parts."""
-    array = np.lib.format.open_memmap(path, mode="r+")
-    for rows in _native.blocks(values):
-        array[begin + rows.start : begin + rows.stop] = values[rows]
-        _native.release(array)
+def csr_arrays(csr: CSR) -> dict[str, np.ndarray]:
+    """Return the arrays of a CSR by name."""
+    arrays = {"indptr": csr.indptr, "indices": csr.indices}
+    if csr.weight is not None:
+        arrays["weight"] = csr.weight
+    return arrays
+
+
+def describe_csr(directory: Path, num_sources: int, *, weighted: bool) -> None:
+    """Write the file that completes a `StoredCSR`."""
+    meta = {"num_sources": num_sources, "weighted": weighted}
+    _files.write_json(directory / "csr.json", meta, sealed=True)

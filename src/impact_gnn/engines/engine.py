@@ -8,6 +8,7 @@ engine what kind it is.
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn import weighting as weights
-from impact_gnn.checks import InputError
+from impact_gnn.checks import InputError, WorkerLost
 from impact_gnn.engines.hop import (
     ComputedColumns,
     ComputedHop,
@@ -24,13 +25,13 @@ from impact_gnn.engines.hop import (
     Hop,
     SlicedHop,
     as_hop,
-    selected_hop,
 )
 from impact_gnn.engines.operator import Operator, check_float
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
 from impact_gnn.weighting import Weighting
 
+ATTEMPTS = 3  # at tasks whose process was killed
 FEW_ROWS = 0.5
 """Share of the nodes below which the last hop is computed for the requested rows only."""
 
@@ -71,7 +72,7 @@ class Engine(ABC):
     def _hops(
         self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
     ) -> list[Hop]:
-        """Compute `hops` of checked features by one operator or more."""
+        """Compute `hops` of checked features, for at least one operator."""
 
     @abstractmethod
     def graph(
@@ -116,6 +117,8 @@ class Engine(ABC):
     ) -> Iterator[Any]:
         """Yield `function(shared, task)` for every task, in order, computing `jobs` at a time.
 
+        Several jobs run in processes with one thread each.
+
         Args:
             function: Called in any process; a single job runs in this one.
             shared: The argument that all tasks have in common.
@@ -123,9 +126,26 @@ class Engine(ABC):
             jobs: Tasks at a time.
             starting: Called before a task starts; False ends the work after those under way.
         """
-        from impact_gnn.engines.parallel import run_in_processes
+        from joblib import Parallel, delayed
+        from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        return run_in_processes(function, shared, tasks, jobs=jobs, starting=starting)
+        done = 0
+        for _ in range(ATTEMPTS):
+            started = itertools.takewhile(starting, tasks[done:])
+            # A task starts when another one has ended; with one job, in this process. Large arrays
+            # reach other processes as memory-mapped files.
+            parallel = Parallel(n_jobs=jobs, pre_dispatch=jobs, batch_size=1, return_as="generator")
+            try:
+                for result in parallel(delayed(function)(shared, task) for task in started):
+                    done += 1
+                    yield result
+                return
+            except BrokenProcessPool:
+                continue
+        raise WorkerLost(
+            f"a process that fitted a model was killed {ATTEMPTS} times, most likely because "
+            f"memory ran out; use fewer jobs (--jobs 1)."
+        )
 
     def hops(
         self,
@@ -140,25 +160,12 @@ class Engine(ABC):
         Args:
             operators: From `operator`; the targets of each are the sources of the next.
             x: [N, f].
-            rows: The last hop is computed for these rows only, in this order; by default for all.
+            rows: The hops have these rows only, in this order, by default all. Several operators
+                must then lead from nodes of one type to themselves.
             dtype: The type of the stored hops; by default the engine chooses.
         """
         x = checked_start(operators, x)
         return self._hops(operators, x, rows, dtype) if operators else []
-
-    def hops_of_rows(
-        self,
-        operators: Sequence[Operator],
-        x: Features,
-        rows: np.ndarray | None,
-        *,
-        dtype: Any = None,
-    ) -> list[Hop]:
-        """Compute `hops` from nodes of one type to themselves, all of them for `rows` only."""
-        hops = self.hops(operators, x, rows=rows, dtype=dtype)
-        if rows is None:
-            return hops
-        return [*(selected_hop(hop, rows) for hop in hops[:-1]), *hops[-1:]]
 
     def operator(
         self,
@@ -237,7 +244,7 @@ class Engine(ABC):
         # All or none, so that training has one way of reading rows.
         if not self.fits(sum(4 * hop.shape[0] * hop.shape[1] for hop in hops)):
             return list(hops)
-        return [as_hop(np.asarray(np.asarray(hop), np.float32)) for hop in hops]
+        return [as_hop(np.asarray(hop, np.float32)) for hop in hops]
 
 
 def checked_start(operators: Sequence[Operator], x: Any) -> Any:

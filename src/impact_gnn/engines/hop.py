@@ -108,11 +108,9 @@ class SlicedHop(_LazyHop):
         begin = 0
         for part in self.slices:
             # The columns that this slice and the request have in common.
-            first = max(low, begin)
-            last = min(high, begin + part.shape[1])
-            if first < last:
-                overlap = part[:, first - begin : last - begin]
-                _copy_columns(overlap, values[:, first - low : last - low])
+            overlap = part[:, max(low - begin, 0) : max(high - begin, 0)]
+            first = max(begin - low, 0)
+            _copy_columns(overlap, values[:, first : first + overlap.shape[1]])
             begin += part.shape[1]
         return values
 

@@ -11,7 +11,7 @@ import numpy as np
 from impact_gnn import checks
 from impact_gnn._native import free_memory
 from impact_gnn.checks import InputError
-from impact_gnn.engines.engine import FEW_ROWS, Engine, checked_start
+from impact_gnn.engines.engine import FEW_ROWS, Engine
 from impact_gnn.engines.hop import Features, Hop, as_hop, columns_of
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph, Triple
@@ -38,51 +38,19 @@ class Memory(Engine):
         self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
     ) -> list[Hop]:
         values = columns_of(x, 0, x.shape[1], dtype or x.dtype)
-        hops: list[Hop] = []
-        for step, operator in enumerate(operators, start=1):
-            selected = rows if step == len(operators) else None
-            if selected is not None and len(selected) < FEW_ROWS * operator.csr.num_targets:
-                hops.append(as_hop(operator.apply_rows(values, selected, self.threads)))
-                continue
-            # The next hop reads the values of all nodes, so all are computed.
-            values = operator.apply(values, threads=self.threads)
-            hops.append(as_hop(values if selected is None else values[selected]))
-        return hops
-
-    def hops_of_rows(
-        self,
-        operators: Sequence[Operator],
-        x: Features,
-        rows: np.ndarray | None,
-        *,
-        dtype: Any = None,
-    ) -> list[Hop]:
-        if (
-            rows is None
-            or len(operators) < 2
-            or len(rows) >= FEW_ROWS * operators[-1].csr.num_targets
-        ):
-            return super().hops_of_rows(operators, x, rows, dtype=dtype)
-        # From the last hop backwards: the rows, and the nodes that later hops read.
-        needed = [np.unique(rows)]
-        for operator in operators[:0:-1]:
-            is_needed = np.zeros(operator.csr.num_sources, bool)
-            is_needed[needed[-1]] = True
-            # A later hop reads these nodes and their neighbours.
-            is_needed[operator.csr.take(needed[-1]).indices] = True
-            needed.append(np.flatnonzero(is_needed))
-            # Most nodes are needed: selecting rows would cost more than it saves.
-            if len(needed[-1]) >= FEW_ROWS * len(is_needed):
-                return super().hops_of_rows(operators, x, rows, dtype=dtype)
-        x = checked_start(operators, x)
-        values = columns_of(x, 0, x.shape[1], dtype or x.dtype)
         sources = None
         hops = []
-        for operator, nodes in zip(operators, reversed(needed), strict=True):
-            values = operator.apply_rows(values, nodes, self.threads, sources=sources)
+        for operator, nodes in zip(operators, _needed_nodes(operators, rows), strict=True):
+            if nodes is None:
+                values = operator.apply(values, threads=self.threads)
+            else:
+                values = operator.apply_rows(values, nodes, self.threads, sources=sources)
             sources = nodes
-            # From the computed nodes to the requested rows, in their order.
-            hops.append(as_hop(values[np.searchsorted(nodes, rows)]))
+            hop = values
+            if rows is not None:
+                # From the computed nodes to the requested rows, in their order.
+                hop = values[rows if nodes is None else np.searchsorted(nodes, rows)]
+            hops.append(as_hop(hop))
         return hops
 
     def graph(
@@ -111,6 +79,31 @@ class Memory(Engine):
         from joblib import cpu_count  # it respects the CPU quota of a container
 
         return max(1, min(cpu_count(), free_memory() // max(size, 1)))
+
+
+def _needed_nodes(
+    operators: Sequence[Operator], rows: np.ndarray | None
+) -> list[np.ndarray | None]:
+    """Return the nodes at which each hop is computed, increasing; None for all.
+
+    All are computed where more than `FEW_ROWS` are needed: selecting would cost more than it saves.
+    """
+    if rows is None:
+        return [None] * len(operators)
+    # From the last hop backwards: the rows, and the nodes that later hops read.
+    needed = [np.unique(rows)]
+    for operator in operators[:0:-1]:
+        nodes = needed[-1]
+        if len(nodes) < FEW_ROWS * operator.csr.num_targets:
+            is_read = np.zeros(operator.csr.num_sources, bool)
+            is_read[nodes] = True
+            is_read[operator.csr.take(nodes).indices] = True
+            nodes = np.flatnonzero(is_read)
+        needed.append(nodes)
+    return [
+        nodes if len(nodes) < FEW_ROWS * operator.csr.num_targets else None
+        for operator, nodes in zip(operators, reversed(needed), strict=True)
+    ]
 
 
 def as_engine(engine: Engine | None) -> Engine:

@@ -17,7 +17,7 @@ import numpy as np
 
 from impact_gnn import _native, checks
 from impact_gnn._array import smallest_unsigned
-from impact_gnn._native import CACHE_LINE, aligned_empty, flat_view, plain_view
+from impact_gnn._native import CACHE_LINE, aligned_empty, plain_view
 from impact_gnn.checks import InputError
 from impact_gnn.engines import kernels
 from impact_gnn.graph.csr import CSR
@@ -113,7 +113,7 @@ class Operator:
         """Compute M·X.
 
         Args:
-            x: [sources, f] of float16, float32 or float64; may be a slice of columns.
+            x: [sources, f] of float16, float32 or float64.
             out: The result's array, [targets, f]; by default a new one of the type of `x`.
             threads: By default as many as there are cores.
             rows: First and last target (excluded) to compute; by default all.
@@ -187,7 +187,7 @@ class Operator:
             _native.release(csr.indices, csr.weight, out)
         return out
 
-    @cached_property
+    @property
     def in_weight(self) -> np.ndarray:
         """The incoming weight of every target, self-loop included: Σ_u w_vu, in float64."""
         return self._sums.row_sums() + (1.0 if self.self_loop else 0.0)
@@ -197,12 +197,11 @@ class Operator:
         """The factor of the weighted sum of row v, in float64."""
         if self.norm == "sum":
             return np.ones(self.csr.num_targets)
-        # A node without incoming weight has an infinite inverse, which becomes 0.
-        with np.errstate(divide="ignore"):
-            inverse = 1 / (self.in_weight if self.norm == "mean" else np.sqrt(self.in_weight))
-        inverse[self.in_weight <= 0] = 0.0
-        del self.__dict__["in_weight"]  # eight bytes per node, rarely used again
-        return inverse
+        total = self.in_weight
+        if self.norm == "sym":
+            total = np.sqrt(total)
+        # A node without incoming weight has the factor 0.
+        return np.divide(1, total, out=np.zeros_like(total), where=total > 0)
 
     @cached_property
     def column_scale(self) -> np.ndarray:
@@ -388,16 +387,14 @@ def _periods(name: str, value: Any, size: int, num_periods: int) -> np.ndarray:
 
 
 def _matrix(value: Any, num_rows: int) -> np.ndarray:
-    """Return features with contiguous rows; a copy only if `value` has others."""
+    """Return features as a contiguous array; a copy only if `value` is not."""
     x = checks.array("x", value)
     if x.ndim != 2 or len(x) != num_rows:
         raise InputError(
             f"x has shape {x.shape}; pass a matrix with {num_rows} rows, one per source node."
         )
     check_float(x)
-    if _is_row_major(x):
-        return x
-    return np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
+    return np.require(x, x.dtype.newbyteorder("="), ["C", "A"])
 
 
 def check_float(x: np.ndarray) -> None:
@@ -408,26 +405,21 @@ def check_float(x: np.ndarray) -> None:
         )
 
 
-def _is_row_major(matrix: np.ndarray) -> bool:
-    row_stride, column_stride = matrix.strides
-    size = matrix.dtype.itemsize
-    has_rows = column_stride == size and row_stride % size == 0 and row_stride >= 0
-    return has_rows and matrix.flags.aligned and matrix.dtype.isnative
-
-
 def _writable(out: np.ndarray, shape: tuple[int, int], x: np.ndarray) -> np.ndarray:
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype not in FLOATS:
         dtype = getattr(out, "dtype", type(out).__name__)
         raise InputError(
             f"out is {dtype} of shape {np.shape(out)}; use a float array of shape {shape}."
         )
-    if not (out.flags.writeable and _is_row_major(out)) or np.shares_memory(out, x):
-        raise InputError("out must be writable, with contiguous rows, and share no memory with x.")
+    if not out.flags.carray or np.shares_memory(out, x):
+        raise InputError("out must be writable, contiguous, and share no memory with x.")
     return out
 
 
 def _flat(matrix: np.ndarray) -> tuple[np.ndarray, int]:
     """Return a matrix as the kernel takes it: its memory as a flat array, and its row stride."""
-    dtype = np.dtype(np.uint16) if matrix.dtype == np.float16 else matrix.dtype
-    stride = matrix.strides[0] // dtype.itemsize
-    return flat_view(matrix, (len(matrix) - 1) * stride + matrix.shape[1], dtype), stride
+    flat = plain_view(matrix)
+    # Numba has no half precision; the kernel converts.
+    if matrix.dtype == np.float16:
+        flat = flat.view(np.uint16)
+    return flat, matrix.shape[1]

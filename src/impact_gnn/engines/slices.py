@@ -17,12 +17,13 @@ from impact_gnn import _files, _native
 from impact_gnn.checks import InputError
 from impact_gnn.engines.edges import StoredCSR
 from impact_gnn.engines.hop import SlicedHop, columns_of
-from impact_gnn.engines.operator import Operator, row_blocks
+from impact_gnn.engines.operator import Operator
 
 VECTOR = 16
 """Slices have a multiple of this many columns where memory allows: a cache line of float32."""
 
-ROWS_EDGES = 1 << 23  # edges per block where single rows are computed
+OPTIONS = ("norm", "self_loop", "balanced")  # of an operator, besides its arrays
+BLOCK_EDGES = 1 << 23  # edges that are read before their pages are released
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,7 @@ class StoredOperator:
 
     folder: Path
     edges: Path
-    norm: str
-    self_loop: bool
-    balanced: bool
+    options: dict[str, Any]  # `OPTIONS` of the operator
 
     def open(self) -> Operator:
         """Return the operator; its arrays are mapped."""
@@ -46,14 +45,12 @@ class StoredOperator:
             table=np.array(self._array("table")),
             source_period=self._array("source"),
             target_period=self._array("target"),
-            norm=self.norm,
-            self_loop=self.self_loop,
-            balanced=self.balanced,
+            **self.options,
         )
         # Fills the cached properties.
-        if self.balanced:
+        if operator.balanced:
             vars(operator)["edges"] = replace(csr, weight=self._array("weight"))
-        if self.norm == "sym":
+        if operator.norm == "sym":
             vars(operator)["row_scale"] = self._array("scale")
         return operator
 
@@ -86,14 +83,13 @@ class Job:
     def file(self, hop: int, number: int) -> Path:
         return self.directory / f"{hop}-{number:05d}.npy"
 
-    def has_rows(self, hop: int) -> bool:
-        """Tell whether the hop is computed for `rows` only."""
-        return self.rows is not None and hop == len(self.operators)
+    def rows_of(self, hop: int) -> np.ndarray | None:
+        """Return the rows for which a hop is computed: only the last one is not for all."""
+        return self.rows if hop == len(self.operators) else None
 
     def shape(self, hop: int, number: int) -> tuple[int, int]:
-        num_rows = self.nodes[hop]
-        if self.rows is not None and self.has_rows(hop):
-            num_rows = len(self.rows)
+        rows = self.rows_of(hop)
+        num_rows = self.nodes[hop] if rows is None else len(rows)
         return num_rows, self.columns[number + 1] - self.columns[number]
 
     def missing(self) -> list[tuple[int, int]]:
@@ -128,30 +124,28 @@ def run_slice(job: Job, number: int) -> None:
         values = columns_of(x, low, high, job.dtype)
         operator = stored.open()
         with _files.atomic_array(goal, job.dtype, job.shape(hop, number)) as result:
-            if job.rows is not None and job.has_rows(hop):
-                _apply_rows(operator, values, job.rows, result, job.threads)
-            else:
-                _apply(operator, values, result, job.threads)
+            _apply(operator, values, job.rows_of(hop), result, job.threads)
         del values, operator  # before the next ones are read
 
 
-def _apply(operator: Operator, x: np.ndarray, out: np.ndarray, threads: int | None) -> None:
-    """Write M·X into a file by blocks of rows, whose edges are read and released."""
-    csr = operator.edges
-    for rows in row_blocks(csr):
-        operator.apply(x, out, threads, rows)
-        _native.release(csr.indices, csr.weight, out)
-
-
-def _apply_rows(
-    operator: Operator, x: np.ndarray, rows: np.ndarray, out: np.ndarray, threads: int | None
+def _apply(
+    operator: Operator,
+    x: np.ndarray,
+    rows: np.ndarray | None,
+    out: np.ndarray,
+    threads: int | None,
 ) -> None:
-    """Write the rows `rows` of M·X into a file by blocks of edges."""
+    """Write M·X, or some rows of it, into a file by blocks, whose edges are read and released."""
     csr = operator.edges
-    # Edges before each requested row, by which rows are cut into blocks.
-    cumulative = np.concatenate([[0], np.cumsum(csr.indptr[rows + 1] - csr.indptr[rows])])
-    for first, last in pairwise(_native.spans(cumulative, ROWS_EDGES)):
-        out[first:last] = operator.apply_rows(x, rows[first:last], threads)
+    cumulative = csr.indptr
+    if rows is not None:
+        # Edges before each requested row, by which rows are cut into blocks.
+        cumulative = np.concatenate([[0], np.cumsum(csr.indptr[rows + 1] - csr.indptr[rows])])
+    for first, last in pairwise(_native.spans(cumulative, BLOCK_EDGES).tolist()):
+        if rows is None:
+            operator.apply(x, out, threads, (first, last))
+        else:
+            out[first:last] = operator.apply_rows(x, rows[first:last], threads)
         _native.release(csr.indptr, csr.indices, csr.weight, out)
 
 

@@ -307,7 +307,7 @@ class Inputs:
         x = snapshot.graph.x
         assert x is not None  # paths begin at types with features
         operators = self._operators(method, snapshot, self.hops)
-        return self.engine.hops_of_rows(operators, x, snapshot.rows, dtype=np.float32)
+        return self.engine.hops(operators, x, rows=snapshot.rows, dtype=np.float32)
 
     def _metapath_hops(self, method: Method, snapshot: Snapshot) -> list[Hop]:
         hops = metapath_hops(

@@ -62,6 +62,7 @@ from impact_gnn.graph.neighbourhood import positions_of
 from impact_gnn.methods import Method
 from impact_gnn.nn import GraphTask, HopTask, Propagation
 from impact_gnn.propagation.hops import own_relation
+from impact_gnn.statistics import Scale
 
 ROW_STEPS = 256
 """Steps of the integral for networks that read rows."""
@@ -532,7 +533,8 @@ class _Member:
         # Every block is a range of the row's columns; hops are split further, over nodes.
         sources = []
         end = 0
-        for block, hop in self.matrices:
+        # Feature hops were scaled, label hops were not.
+        for (block, hop), scale in itertools.zip_longest(self.matrices, self.fitted.scales):
             columns = slice(end, end + hop.shape[1])
             end = columns.stop
             index: np.ndarray = np.empty(0, np.int64)
@@ -553,7 +555,7 @@ class _Member:
                 InputContribution(
                     block=block,
                     features=self._features(
-                        block, columns, contributions[columns], row, self.mean_row
+                        block, contributions[columns], row[columns], self.mean_row[columns], scale
                     ),
                     node_index=index,
                     weights=weights,
@@ -627,9 +629,9 @@ class _Member:
             labels = replace(block, name=label_name, labels=True)
             # nodes are named only along paths, not those further off, nor the node itself
             named = len(index) if block.path else 0
-            for part, columns in (
-                (block, slice(num_features)),
-                (labels, slice(num_features, x.shape[1])),
+            for part, columns, scale in (
+                (block, slice(num_features), self.fitted.scales[0]),
+                (labels, slice(num_features, None), None),
             ):
                 contributions = by_node[index, columns]
                 if contributions.any():
@@ -637,7 +639,11 @@ class _Member:
                         InputContribution(
                             block=part,
                             features=self._features(
-                                part, columns, contributions.sum(0), row, mean.numpy()
+                                part,
+                                contributions.sum(0),
+                                row[columns],
+                                mean.numpy()[columns],
+                                scale,
                             ),
                             node_index=index[:named],
                             weights=weights[:named],
@@ -649,31 +655,29 @@ class _Member:
     def _features(
         self,
         block: Block,
-        columns: slice,
         contributions: np.ndarray,
-        row: np.ndarray,
-        mean: np.ndarray,
+        values: np.ndarray,
+        usual: np.ndarray,
+        scale: Scale | None,
     ) -> list[Feature]:
-        """Describe the columns of a block, with the values of a row in the units of the data."""
-        # Units to undo the scaling [columns]: feature hops were scaled, label hops were not.
-        num_labels = len(row) - sum(len(scale.mean) for scale in self.fitted.scales)
-        unit = np.concatenate([*(s.scale for s in self.fitted.scales), np.ones(num_labels)])
-        offset = np.concatenate([*(s.mean for s in self.fitted.scales), np.zeros(num_labels)])
+        """Describe the columns of a block, with the values of a row and their means.
+
+        With the scale of the columns, both are shown in the units of the data.
+        """
+        if scale is not None:
+            values = values * scale.scale + scale.mean
+            usual = usual * scale.scale + scale.mean
         names = column_names(self.inputs, self.fitted.schema, block, len(contributions))
         return [
             Feature(
                 part=block.name,
                 name=name,
                 value=float(value),
-                usual=float(usual),
+                usual=float(mean),
                 contribution=float(contribution),
             )
-            for name, value, usual, contribution in zip(
-                names,
-                (row * unit + offset)[columns],
-                (mean * unit + offset)[columns],
-                contributions,
-                strict=True,
+            for name, value, mean, contribution in zip(
+                names, values, usual, contributions, strict=True
             )
         ]
 

@@ -102,25 +102,38 @@ class NodeExplanation:
 
     def __str__(self) -> str:
         total = Part("total", self.probability - self.runner_up_probability)
-        tables: list[list[tuple[str, ...]]] = [
-            [("Member, before calibration", f"{self.label} / {self.runner_up}")],
-            [(f"Input, for {self.label}", "contribution"), *map(_part_row, [*self.parts, total])],
-            [
-                ("Feature", "input", "value", "mean", "contribution"),
-                *map(_feature_row, self.features),
-            ],
-            [
-                ("Neighbour", "period", "class", "hops", "weight", "contribution", "without it"),
-                *map(self._neighbour_row, self.neighbours),
-            ],
-        ]
+        members = [("Member, before calibration", f"{self.label} / {self.runner_up}")]
         # A single member would only repeat the first line.
         if len(self.voices) > 1:
-            tables[0] += map(_member_row, self.voices)
+            members += [
+                (
+                    f"{voice.share:.0%} {voice.name}",
+                    f"{voice.probability:.2f} / {voice.runner_up_probability:.2f}",
+                )
+                for voice in self.voices
+            ]
+        inputs = [(f"Input, for {self.label}", "contribution")]
+        inputs += [(part.name, f"{part.contribution:+.3f}") for part in [*self.parts, total]]
+        features = [("Feature", "input", "value", "mean", "contribution")]
+        features += [
+            (
+                feature.name,
+                feature.part,
+                f"{feature.value:.4g}",
+                f"{feature.usual:.4g}",
+                f"{feature.contribution:+.3f}",
+            )
+            for feature in self.features
+        ]
+        neighbours: list[tuple[str, ...]] = [
+            ("Neighbour", "period", "class", "hops", "weight", "contribution", "without it")
+        ]
+        neighbours += [self._neighbour_row(neighbour) for neighbour in self.neighbours]
         sections = [
             f"{self.id} ({self.period}): {self.label} {self.probability:.2f}, "
             f"runner-up {self.runner_up} {self.runner_up_probability:.2f}"
         ]
+        tables: list[Sequence[tuple[str, ...]]] = [members, inputs, features, neighbours]
         sections += [_format_table(table) for table in tables if len(table) > 1]
         if self.plain is not None:
             sections.append(f"Without time weights: {self.probability:.2f} -> {self.plain:.2f}")
@@ -143,25 +156,6 @@ class NodeExplanation:
             f"{neighbour.contribution:+.3f}",
             "" if neighbour.without is None else f"-> {neighbour.without:.2f}",
         )
-
-
-def _part_row(part: Part) -> tuple[str, ...]:
-    return part.name, f"{part.contribution:+.3f}"
-
-
-def _member_row(voice: Voice) -> tuple[str, ...]:
-    probabilities = f"{voice.probability:.2f} / {voice.runner_up_probability:.2f}"
-    return f"{voice.share:.0%} {voice.name}", probabilities
-
-
-def _feature_row(feature: Feature) -> tuple[str, ...]:
-    return (
-        feature.name,
-        feature.part,
-        f"{feature.value:.4g}",
-        f"{feature.usual:.4g}",
-        f"{feature.contribution:+.3f}",
-    )
 
 
 def _format_table(rows: Sequence[tuple[str, ...]]) -> str:

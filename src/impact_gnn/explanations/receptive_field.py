@@ -7,7 +7,7 @@ outwards, so the size of the graph does not matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -157,24 +157,21 @@ class ReceptiveField:
         for k, triple in reversed(list(enumerate(block.path or ()))):
             operator = walk.operator(triple, k == 0)
             edges = operator.csr.take(index)
-            # [edges]: the position in `index` at which an edge ends, and the period of its source
-            row = np.repeat(np.arange(len(index)), np.diff(edges.indptr))
-            period = operator.source_period[edges.indices].astype(np.int64)
-            edge_weight = np.ones(len(row)) if edges.weight is None else edges.weight
             if without is not None and without[0] == triple[0]:
                 is_removed = self._node_index(triple[0], edges.indices) == without[1]
-                edge_weight = np.where(is_removed, 0.0, edge_weight)
-            if operator.balanced:
-                # Edges from one period share a weight of 1.
-                group = np.unique(row * operator.table.shape[1] + period, return_inverse=True)[1]
-                edge_weight = _ratio(edge_weight, np.bincount(group, edge_weight)[group])
-            edge_weight = edge_weight * operator.table[operator.target_period[index][row], period]
-            # Each row is normalised, and multiplied by the weight of the node it belongs to.
-            totals = np.bincount(row, edge_weight, len(index))[row]
-            edge_weight = _ratio(edge_weight * weight[row], totals)
-            # Edges from the same source are summed.
-            index, group = np.unique(edges.indices, return_inverse=True)
-            weight = np.bincount(group, edge_weight, len(index))
+                edge_weight = np.ones(len(is_removed)) if edges.weight is None else edges.weight
+                edges = replace(edges, weight=np.where(is_removed, 0.0, edge_weight))
+            # The same operator between the nodes that are read and those reached so far.
+            sources, position = np.unique(edges.indices, return_inverse=True)
+            part = replace(
+                operator,
+                csr=replace(edges, indices=position, num_sources=len(sources)),
+                source_period=operator.source_period[sources],
+                target_period=operator.target_period[index],
+            )
+            # A source passes on its weight in every row, times the weight of the row.
+            weight = part.transpose_apply(weight[:, None])[:, 0]
+            index = sources
         if ends is not None:
             table = time_table(snapshot, ends, block.kind)
             weight = weight * table[snapshot.period[start], snapshot.period_of(block.kind)[index]]

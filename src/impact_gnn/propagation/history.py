@@ -16,9 +16,10 @@ the lags of a longer horizon for them as well did not lower the log-loss of past
 # mypy: disallow-untyped-defs=False, check-untyped-defs=False
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, product
+from typing import TypeAlias
 
 import numpy as np
 from numba import njit
@@ -36,8 +37,9 @@ NEVER = -1.0  # in place of the logarithm of a time span where there is no earli
 EVERYTHING = "all rows"
 WINDOWS = ("whole past", *(f"half-life {half_life:g}" for half_life in HALF_LIVES))
 
-# Columns of `_aggregate`; pairs of decayed sum and weight follow.
-COUNT, TOTAL, SQUARES, LOW, HIGH, LAST_TOTAL, LAST_COUNT, LAST_TIME, DECAYED = range(9)
+# Columns of `_aggregate`. Sum and weight of the whole past, which does not decay, come last; those
+# of the other windows follow.
+LOW, HIGH, LAST_TIME, LAST_TOTAL, LAST_COUNT, SQUARES, TOTAL, COUNT = range(8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,24 +69,8 @@ class Role:
     num_entities: int
 
 
-@dataclass(frozen=True, eq=False)
-class Pass:
-    """Reads and writes of a role in order of time (see `_aggregate`)."""
-
-    reads: tuple[np.ndarray, np.ndarray, np.ndarray]
-    writes: tuple[np.ndarray, np.ndarray, np.ndarray]
-    clock: np.ndarray
-    num_entities: int
-    num_rows: int
-
-    def aggregate(self, value: np.ndarray) -> np.ndarray:
-        """Aggregate a value per row over the earlier rows of the entities [n, aggregates]."""
-        out = np.zeros((self.num_rows, DECAYED + 2 * len(HALF_LIVES)))
-        out[:, LOW] = np.inf
-        out[:, [HIGH, LAST_TIME]] = -np.inf
-        decay = np.repeat(0.5 ** (1 / np.array(HALF_LIVES)), 2)  # of sum and weight
-        _aggregate(self.reads, self.writes, (value, self.clock, decay), self.num_entities, out)
-        return out
+Aggregate: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""Aggregates a value per row over the earlier rows of the entities [n, aggregates]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +128,7 @@ class History:
 
     def _row_columns(self, role: Role) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the number of earlier rows, and how long ago they were."""
-        earlier = self._rows_of(role).aggregate(self.time)
+        earlier = self._rows_of(role)(self.time)
         yield "log earlier rows", np.log1p(earlier[:, COUNT])
         yield "log time since the last row", self._span(earlier[:, HIGH])
         yield "log time since the first row", self._span(earlier[:, LOW])
@@ -155,11 +141,11 @@ class History:
         Few labels count as none: the excess is shrunk towards 0.
         """
         labels = self._labels_of(role, self.label_time, self.nodes)
-        known = labels.aggregate(self.time)
+        known = labels(self.time)
         yield "log known labels", np.log1p(known[:, COUNT])
         yield "log time since the last known label", self._span(known[:, HIGH])
         for name, values in excess.items():
-            known = labels.aggregate(values)
+            known = labels(values)
             sums, weights = _windowed(known)
             for window, shrunk in zip(WINDOWS, sums / (weights + SHRINKAGE), strict=True):
                 yield f"excess of {name}, {window}", shrunk
@@ -173,7 +159,7 @@ class History:
         rows = self._rows_of(role)
         for column in numbers[:MOST_COLUMNS]:
             value = np.asarray(self.graph.x[:, column], np.float64)
-            past = rows.aggregate(value)
+            past = rows(value)
             count = np.maximum(past[:, COUNT], 1)
             mean = past[:, TOTAL] / count
             # By sums of squares; rounding may leave it a little below zero.
@@ -190,9 +176,9 @@ class History:
                 yield f"{name} of feature {column}", filled
             yield f"deviation of feature {column}", np.sqrt(np.maximum(variance, 0))
 
-    def _proportions(self, labels: Pass, is_class: np.ndarray) -> np.ndarray:
+    def _proportions(self, labels: Aggregate, is_class: np.ndarray) -> np.ndarray:
         """Return the proportion of a class in every window [windows, n]."""
-        sums, weights = _windowed(labels.aggregate(is_class))
+        sums, weights = _windowed(labels(is_class))
         return (sums + 1 / self.graph.num_labels) / (weights + 1)
 
     def _span(self, since: np.ndarray) -> np.ndarray:
@@ -200,11 +186,11 @@ class History:
         span = self.time[self.nodes] - since
         return np.where(np.isfinite(span), np.log1p(np.maximum(span, 0)), NEVER)
 
-    def _rows_of(self, role: Role) -> Pass:
+    def _rows_of(self, role: Role) -> Aggregate:
         """Return the pass in which all rows write, at their own time."""
         return self._pass(role, self.time, self.nodes, role.writes, self.time)
 
-    def _labels_of(self, role: Role, read_time: np.ndarray, nodes: np.ndarray) -> Pass:
+    def _labels_of(self, role: Role, read_time: np.ndarray, nodes: np.ndarray) -> Aggregate:
         """Return the pass in which rows with a label write, as soon as it is known."""
         writes = role.writes.where(self.graph.label[role.writes.row] >= 0)
         return self._pass(role, read_time, nodes, writes, self.time + self.graph.label_delay)
@@ -216,7 +202,7 @@ class History:
         nodes: np.ndarray,
         writes: Pairs,
         write_time: np.ndarray,
-    ) -> Pass:
+    ) -> Aggregate:
         position = np.full(self.graph.num_nodes, -1)
         position[nodes] = np.arange(len(nodes))
         # Reads of the requested nodes only; every row writes, requested or not.
@@ -225,13 +211,19 @@ class History:
         clock = self.time
         if role.name == EVERYTHING:
             clock = self.graph.period.astype(np.float64)
-        return Pass(
-            reads=(position[row], entity, time),
-            writes=writes.by_time(write_time),
-            clock=clock,
-            num_entities=role.num_entities,
-            num_rows=len(nodes),
-        )
+        reads = (position[row], entity, time)
+        sorted_writes = writes.by_time(write_time)
+        # Of sum and weight of every window; the whole past has an infinite half-life.
+        decay = np.repeat(0.5 ** (1 / np.array([np.inf, *HALF_LIVES])), 2)
+
+        def aggregate(value: np.ndarray) -> np.ndarray:
+            out = np.zeros((len(nodes), TOTAL + len(decay)))
+            out[:, LOW] = np.inf
+            out[:, [HIGH, LAST_TIME]] = -np.inf
+            _aggregate(reads, sorted_writes, (value, clock, decay), role.num_entities, out)
+            return out
+
+        return aggregate
 
 
 def history_columns(graph: TemporalGraph, nodes: np.ndarray) -> np.ndarray:
@@ -378,15 +370,13 @@ def _aggregate(reads, writes, values, num_entities, out):
                 one[LAST_TOTAL] = 0.0
                 one[LAST_COUNT] = 0.0
                 for k in range(len(decay)):
-                    one[DECAYED + k] *= decay[k]
-            one[COUNT] += 1
-            one[TOTAL] += x
+                    one[TOTAL + k] *= decay[k]
             one[SQUARES] += x * x
             one[LOW] = min(one[LOW], x)
             one[HIGH] = max(one[HIGH], x)
             one[LAST_TOTAL] += x
             one[LAST_COUNT] += 1
-            for k in range(DECAYED, len(one), 2):
+            for k in range(TOTAL, len(one), 2):
                 one[k] += x
                 one[k + 1] += 1
             w += 1
@@ -404,12 +394,9 @@ def _merge(one, total):
     if one[LAST_TIME] == total[LAST_TIME]:
         total[LAST_TOTAL] += one[LAST_TOTAL]
         total[LAST_COUNT] += one[LAST_COUNT]
-    total[COUNT] += one[COUNT]
-    total[TOTAL] += one[TOTAL]
-    total[SQUARES] += one[SQUARES]
     total[LOW] = min(total[LOW], one[LOW])
     total[HIGH] = max(total[HIGH], one[HIGH])
-    for k in range(DECAYED, len(total)):
+    for k in range(SQUARES, len(total)):
         total[k] += one[k]
 
 
@@ -420,7 +407,4 @@ def _mean_of_last(aggregates: np.ndarray) -> np.ndarray:
 
 def _windowed(aggregates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return sums and weights of all windows [windows, n], the whole past first."""
-    pairs = range(DECAYED, aggregates.shape[1], 2)
-    sums = aggregates[:, [TOTAL, *pairs]]
-    weights = aggregates[:, [COUNT, *(k + 1 for k in pairs)]]
-    return sums.T, weights.T
+    return aggregates[:, TOTAL::2].T, aggregates[:, COUNT::2].T

@@ -60,7 +60,7 @@ def propagate(
     operators = engine.operators(
         hops, graph, relation, weighting=weighting, norm=norm, self_loop=self_loop
     )
-    return engine.hops_of_rows(operators, values, rows)
+    return engine.hops(operators, values, rows=rows)
 
 
 def own_relation(graph: TemporalGraph, relation: Triple | None = None) -> Triple:

@@ -40,25 +40,16 @@ def label_hops(
     weighting: Weighting = "plain",
     hops: int = 1,
     engine: Engine | None = None,
-    norm: str = "mean",
-    self_loop: bool = False,
-    renormalize: bool = True,
-    relation: tuple[str, str, str] | None = None,
 ) -> list[Hop]:
     """Compute label proportions of neighbours at one or two hops without the own label.
 
-    Returns a list of [N, Y] float32.
+    Returns a list of [N, Y] float32. Rows sum to 1 wherever a labelled neighbour exists.
 
     Args:
         graph: A view from `masked(cutoff)`: only its labels are used.
         weighting: Name of a method, or a table over `graph.times`.
         hops: 1 or 2; the return path is only known exactly up to there.
         engine: Where to compute; `Memory()` by default.
-        norm: "mean", "sym" or "sum".
-        self_loop: As in `propagate`; the loop never carries a label.
-        renormalize: Divide by the labelled share, so that rows sum to 1 wherever a labelled
-            neighbour exists; otherwise they sum to that share.
-        relation: As in `propagate`.
 
     Examples:
         >>> edges = [[0, 1, 1], [1, 0, 2]]
@@ -75,15 +66,8 @@ def label_hops(
             f"exactly."
         )
     engine = as_engine(engine)
-    relation = own_relation(graph, relation)
-    operators = engine.operators(
-        hops, graph, relation, weighting=weighting, norm=norm, self_loop=self_loop
-    )
-    return engine.loaded(
-        repeated_label_hops(
-            operators, graph.label, graph.num_labels, engine, renormalize=renormalize
-        )
-    )
+    operators = engine.operators(hops, graph, own_relation(graph), weighting=weighting)
+    return engine.loaded(repeated_label_hops(operators, graph.label, graph.num_labels, engine))
 
 
 def repeated_label_hops(
@@ -92,23 +76,19 @@ def repeated_label_hops(
     num_labels: int,
     engine: Engine,
     *,
-    renormalize: bool = True,
     rows: np.ndarray | None = None,
 ) -> list[Hop]:
     """Apply operators to labels without the own label after each, for the nodes `rows` or all.
 
     `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where unknown.
     """
-    hops = engine.hops_of_rows(operators, label_columns(label, num_labels), rows)
+    hops = engine.hops(operators, label_columns(label, num_labels), rows=rows)
     index: Any = slice(None) if rows is None else rows
     known = label[index]
     shares = [np.zeros(len(known))] * len(operators)
     if known.ndim == 2 or (known >= 0).any():  # else there is nothing to subtract
         shares = [own_share(operators[:k])[index] for k in range(1, len(operators) + 1)]
-    return [
-        exclude_own_label(hop, known, share, renormalize)
-        for hop, share in zip(hops, shares, strict=True)
-    ]
+    return [exclude_own_label(hop, known, share) for hop, share in zip(hops, shares, strict=True)]
 
 
 def label_columns(label: np.ndarray, num_labels: int) -> ComputedColumns:
@@ -130,8 +110,8 @@ def label_columns(label: np.ndarray, num_labels: int) -> ComputedColumns:
     )
 
 
-def exclude_own_label(hop: Hop, label: np.ndarray, own: np.ndarray, renormalize: bool) -> Hop:
-    """Subtract the share `own` [N] of the own label, and renormalise rows if asked; float32."""
+def exclude_own_label(hop: Hop, label: np.ndarray, own: np.ndarray) -> Hop:
+    """Subtract the share `own` [N] of the own label, and renormalise rows; float32."""
 
     def subtract(values: np.ndarray, index: np.ndarray) -> np.ndarray:
         values = np.array(values, np.float64)
@@ -146,10 +126,9 @@ def exclude_own_label(hop: Hop, label: np.ndarray, own: np.ndarray, renormalize:
         # What is left of the own class; rounding may leave a trace of the own label.
         rest = values[place] - own_part
         values[place] = np.where(rest > ROUNDING * own_part, rest, 0)
-        if renormalize:
-            # The labelled share of the message without the own label.
-            total = values.sum(1, keepdims=True)
-            values /= np.where(total > 0, total, 1)
+        # Divided by the labelled share of the message without the own label.
+        total = values.sum(1, keepdims=True)
+        values /= np.where(total > 0, total, 1)
         return values.astype(np.float32)
 
     return mapped_hop(hop, subtract, np.float32)
@@ -158,40 +137,27 @@ def exclude_own_label(hop: Hop, label: np.ndarray, own: np.ndarray, renormalize:
 def own_share(path: Sequence[Operator]) -> np.ndarray:
     """Return a node's weight in its own message: diag(M), or diag(M_last · M_first) of two steps.
 
-    A return path v → u → v takes an edge v → u of the first operator and u → v of the last.
+    A return path v → u → v takes an edge v → u of the first operator and u → v of the last. The
+    operators are means without added loops.
     """
     first = path[0]
     last = path[-1]
-    if len(path) > 2 or first.csr.num_sources != last.csr.num_targets:
+    is_mean = all(step.norm == "mean" and not step.self_loop for step in path)
+    if len(path) > 2 or not is_mean or first.csr.num_sources != last.csr.num_targets:
         raise InputError(
             f"a path of {len(path)} steps cannot exclude the node's own label exactly; "
-            f"use one or two, and back."
+            f"use one or two means, and back."
         )
     share = np.empty(last.csr.num_targets)
     for low, high in row_blocks(last.csr, RANGE_EDGES):
-        if len(path) == 1:
-            share[low:high] = sum(_diagonal(last, low, high))
-            continue
-        # Scales that do not depend on u stand outside of the sum over paths.
-        column_scale = first.column_scale[low:high] if first.norm == "sym" else 1.0
-        paths = _return_paths(first, last, low, high)
-        share[low:high] = paths * last.row_scale[low:high] * column_scale
-        if last.self_loop:  # M = W + diag(loop) in both steps
-            own_first, loop_first = _diagonal(first, low, high)
-            own_last, loop_last = _diagonal(last, low, high)
-            share[low:high] += (
-                own_last * loop_first + own_first * loop_last + loop_last * loop_first
-            )
+        weight = (
+            _return_paths(first, last, low, high)
+            if len(path) == 2
+            else _sum_loops(low, high, *_arrays(last))
+        )
+        # The scale of v stands outside of the sum over u.
+        share[low:high] = weight * last.row_scale[low:high]
     return share
-
-
-def _diagonal(operator: Operator, low: int, high: int) -> tuple[Any, Any]:
-    """Return M_vv for v = low .. high−1 in two parts: from edges v → v, and from added loops."""
-    scale = operator.row_scale[low:high]
-    if operator.norm == "sym":
-        scale = scale * operator.column_scale[low:high]
-    loop = scale if operator.self_loop else 0.0
-    return _sum_loops(low, high, *_arrays(operator)) * scale, loop
 
 
 def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.ndarray:
@@ -204,13 +170,11 @@ def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.nd
     indptr, indices, weight, *last_weights = _arrays(last)
     last_edges = _sorted_rows(low, high, indptr, indices, weight)
     first_arrays = _arrays(first)
-    row_scale = plain_view(first.row_scale)
-    column_scale = plain_view(last.column_scale) if last.norm == "sym" else np.empty(0)
-    scales = (row_scale, column_scale)
+    scale = plain_view(first.row_scale)
     parts = np.linspace(0, high - low, _native.available() + 1).astype(np.int64)
     for begin, end in row_blocks(first.csr):
         tasks = [
-            (rows, low, (begin, end), first_arrays, last_edges, tuple(last_weights), scales, sums)
+            (rows, low, (begin, end), first_arrays, last_edges, tuple(last_weights), scale, sums)
             for rows in itertools.pairwise(parts)
         ]
         _native.run(_add_return_paths, tasks, None)
@@ -263,7 +227,7 @@ def _sorted_rows(low, high, indptr, indices, weight):  # type: ignore[no-untyped
 
 @njit(nogil=True, cache=True)
 def _add_return_paths(  # type: ignore[no-untyped-def]
-    rows, low, targets, first_arrays, last_edges, last_weights, scales, sums
+    rows, low, targets, first_arrays, last_edges, last_weights, scale, sums
 ):
     """Add the paths v → u → v over u in the range `targets`, for v − low in the range `rows`.
 
@@ -273,7 +237,6 @@ def _add_return_paths(  # type: ignore[no-untyped-def]
     indptr, indices, weight, first_table, first_source, first_target = first_arrays
     borders, sources, weights = last_edges
     last_table, last_source, last_target = last_weights
-    row_scale, column_scale = scales
     for u in range(targets[0], targets[1]):
         for e in range(indptr[u], indptr[u + 1]):
             v = np.int64(indices[e])
@@ -289,10 +252,8 @@ def _add_return_paths(  # type: ignore[no-untyped-def]
                 weight_last += weights[at] if len(weights) else 1.0
                 at += 1
             if weight_last > 0:
-                weight_last *= last_table[last_target[v], last_source[u]] * (
-                    column_scale[u] if len(column_scale) else 1.0
-                )
+                weight_last *= last_table[last_target[v], last_source[u]]
                 weight_first = first_table[first_target[u], first_source[v]] * (
                     weight[e] if len(weight) else 1.0
                 )
-                sums[row] += weight_last * weight_first * row_scale[u]
+                sums[row] += weight_last * weight_first * scale[u]

@@ -130,8 +130,6 @@ def metapath_hops(
     weighting: Weighting = "plain",
     metapath_weighting: str = "edges",
     engine: Engine | None = None,
-    start: str | None = None,
-    x: Any = None,
     rows: np.ndarray | None = None,
     dtype: Any = None,
 ) -> Hops:
@@ -146,8 +144,6 @@ def metapath_hops(
         metapath_weighting: "edges" or "ends"; see the module. Paths from a type without time have
             no time at one end, and are weighted by "edges" in both.
         engine: `Memory()` by default; all give the same numbers.
-        start: The type at which paths begin; by default all types that have features.
-        x: Features of the type `start` (by default the target type) instead of the graph's own.
         rows: Positions of the requested target nodes; by default all.
         dtype: The type of the hops; by default that of the features.
 
@@ -168,15 +164,7 @@ def metapath_hops(
                                                         [3.2]])}
     """
     checks.choice("metapath_weighting", metapath_weighting, METAPATH_WEIGHTINGS)
-    if x is not None and start is None:
-        start = graph.target
-    paths = metapaths(graph, length, start=start)
-    if start is not None and x is None and graph.nodes[start].x is None:
-        raise InputError(
-            f"nodes of type {start!r} have no features; pass x=... or choose another start."
-        )
-    if start is not None and x is not None:
-        x = checks.features("x", x, graph.nodes[start].num_nodes)
+    paths = metapaths(graph, length)
     if not paths:
         raise InputError(
             f"no metapath of up to {length} relations connects a type with features to "
@@ -184,22 +172,21 @@ def metapath_hops(
             f"length."
         )
     engine = as_engine(engine)
-    by_name: Hops = {}
+    hops: dict[Metapath, Hop] = {}
     for kind in dict.fromkeys(path[0][0] for path in paths):
-        paths_of_kind = [path for path in paths if path[0][0] == kind]
         # All paths from one type share their features, and their common beginnings.
-        values = graph.nodes[kind].x if x is None else x
-        assert values is not None  # paths begin at types with features
+        own_paths = [path for path in paths if path[0][0] == kind]
+        x = graph.nodes[kind].x
         if metapath_weighting == "ends" and graph.nodes[kind].time is not None:
-            walk = Walk(graph, paths_of_kind, "plain", engine)
-            hops, _ = along_ends(walk, ends_table(graph, weighting, kind), values)
+            walk = Walk(graph, own_paths, "plain", engine)
+            by_ends, _ = along_ends(walk, ends_table(graph, weighting, kind), x)
             if rows is not None:
-                hops = {path: selected_hop(hop, rows) for path, hop in hops.items()}
+                by_ends = {path: selected_hop(hop, rows) for path, hop in by_ends.items()}
+            hops |= by_ends
         else:
-            walk = Walk(graph, paths_of_kind, weighting, engine)
-            hops = dict(walk.hops(values, rows=rows, dtype=dtype))
-        by_name.update({path_name(path): hop for path, hop in hops.items()})
-    return {path_name(path): by_name[path_name(path)] for path in paths}
+            walk = Walk(graph, own_paths, weighting, engine)
+            hops |= walk.hops(x, rows=rows, dtype=dtype)
+    return {path_name(path): hops[path] for path in paths}
 
 
 def metapath_label_hops(
@@ -209,12 +196,12 @@ def metapath_label_hops(
     weighting: Weighting = "plain",
     metapath_weighting: str = "edges",
     engine: Engine | None = None,
-    renormalize: bool = True,
     label: np.ndarray | None = None,
 ) -> Hops:
     """Propagate known labels along metapaths from the target type to itself, own label excluded.
 
-    Returns a dict name → [N, Y].
+    Returns a dict name → [N, Y]. Rows sum to 1 wherever a labelled node other than oneself is
+    reached.
 
     Args:
         view: A view from `masked(cutoff)`: only its labels are used.
@@ -222,8 +209,6 @@ def metapath_label_hops(
         weighting: Name of a method, or a table over `view.times`.
         metapath_weighting: "edges" or "ends", as in `metapath_hops`.
         engine: Where to compute; `Memory()` by default.
-        renormalize: Divide by the labelled share, so that rows sum to 1 wherever a labelled node
-            other than oneself is reached; otherwise they sum to that share.
         label: Codes [N], −1 where unknown, or probabilities [N, Y], zeros where unknown, in place
             of the view's labels.
 
@@ -269,7 +254,7 @@ def metapath_label_hops(
             # The weight of the own label, Ω[t_v, t_v]·P_vv, is divided by the row's total as well.
             total = weights[path]
             own = np.divide(same_time * own, total, out=np.zeros_like(total), where=total > 0)
-        remaining.append(exclude_own_label(hops[path], label, own, renormalize))
+        remaining.append(exclude_own_label(hops[path], label, own))
     loaded = engine.loaded(remaining)
     return {path_name(path): hop for path, hop in zip(paths, loaded, strict=True)}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
 from typing import TypeAlias
 
 import numpy as np
@@ -20,7 +20,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.propagation.metapaths import metapaths
+from impact_gnn.propagation.metapaths import Walk, metapaths
 from impact_gnn.weighting import Weighting
 
 STEPS = 10
@@ -61,11 +61,8 @@ def smoothing_paths(graph: TemporalGraph, weighting: Weighting, engine: Engine) 
             "no nodes of the target type are connected, directly or through one node; "
             "drop 'smooth'."
         )
-    operators = {
-        relation: engine.operator(graph, relation, weighting=weighting)
-        for relation in dict.fromkeys(chain(*paths))
-    }
-    return [[operators[relation] for relation in path] for path in paths]
+    walk = Walk(graph, paths, weighting, engine)
+    return [[walk.operator(relation) for relation in path] for path in paths]
 
 
 def correct_and_smooth(

@@ -25,7 +25,7 @@ some, so that nothing but the graph's own features enters.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -152,16 +152,11 @@ class _Squashing:
         self, state: dict[str, Any], requested: Collection[Metapath]
     ) -> Iterator[tuple[Metapath, Hop]]:
         """Yield the requested paths with their messages; an even one continues its odd one."""
-        for relation in self.graph.relations:
-            paths = [path for path in requested if path[0] == relation]
-            if not paths:
-                continue
-            message = self._step(relation, state[relation[0]])
-            for path in paths:
-                if len(path) == 2:
-                    message = self._step(path[1], message)
-                yield path, message
-            del message
+        for relation in dict.fromkeys(path[0] for path in requested):
+            x = state[relation[0]]
+            walk = replace(self.walk, paths=[path for path in requested if path[0] == relation])
+            # Messages are added up, which needs more than 16 bits.
+            yield from walk.hops(x, dtype=np.promote_types(x.dtype, np.float32))
 
     def initial_state(self) -> dict[str, Any]:
         """Return the first representations: features in the common width, or squashed messages."""
@@ -228,10 +223,6 @@ class _Squashing:
         # A sparse random projection keeps distances on average, and two thirds of it are zeros.
         signs = rng.choice([-1.0, 0.0, 1.0], (rows, self.width), p=[1 / 6, 2 / 3, 1 / 6])
         return signs * np.sqrt(3 / self.width)
-
-    def _step(self, relation: Triple, x: Any) -> Hop:
-        dtype = np.promote_types(x.dtype, np.float32)  # messages are added up
-        return self.walk.engine.hops([self.walk.operator(relation)], x, dtype=dtype)[0]
 
 
 def _add_projected(total: np.ndarray, message: Any, matrix: np.ndarray) -> None:

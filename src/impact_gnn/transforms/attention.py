@@ -93,22 +93,13 @@ def time_attention(model: Layer) -> Layer:
         >>> time_attention(GAT(16, 8, num_layers=2, out_channels=3)).convs
         ModuleList( (0): TimeGATConv(16, 8, heads=1) (1): TimeGATConv(8, 3, heads=1) )
     """
-    return _converted(model, {})  # type: ignore[return-value]
-
-
-def _converted(module: Module, done: dict[Module, Module]) -> Module:
-    if module in done:  # a layer that is used in two places stays one layer
-        return done[module]
-    if type(module) in TWINS:
-        done[module] = _twin(module)
-    else:
-        done[module] = module
-        # named_children would skip a layer's second place.
-        for name, child in list(module._modules.items()):
-            twin = None if child is None else _converted(child, done)
-            if twin is not child:
-                module.add_module(name, twin)
-    return done[module]
+    # A layer that is used in two places stays one layer.
+    twins = {module: _twin(module) for module in model.modules() if type(module) in TWINS}
+    for parent in list(model.modules()):
+        for name, child in parent._modules.items():
+            if child in twins:
+                parent.add_module(name, twins[child])
+    return twins.get(model, model)  # type: ignore[return-value]
 
 
 def _twin(conv: Module) -> Module:

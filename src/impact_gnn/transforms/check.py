@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import MessagePassing
-from torch_geometric.utils import coalesce
+from torch_geometric.utils import coalesce, scatter
 
 from impact_gnn import checks
 from impact_gnn.transforms.attention import TimeGATConv, TimeGATv2Conv
@@ -89,21 +89,18 @@ def check_delivery(
     pyg_object("check_delivery", data)
     if deliver is not None:
         checks.choice("deliver", deliver, DELIVERIES)
-    issues = list(_issues(model, data, call, deliver or _infer_delivery(data)))
+    deliver = deliver or _infer_delivery(data)
+    issues = [DeliveryIssue("", "no weights", NO_WEIGHTS)]
+    if deliver is not None:
+        issues = list(_issues(model, data, call, deliver))
     for issue in issues:
         warnings.warn(issue.message, DeliveryWarning, stacklevel=2)
     return issues
 
 
 def _issues(
-    model: Module,
-    data: Data | HeteroData,
-    call: Callable[[Any], object] | None,
-    deliver: str | None,
+    model: Module, data: Data | HeteroData, call: Callable[[Any], object] | None, deliver: str
 ) -> Iterator[DeliveryIssue]:
-    if deliver is None:
-        yield DeliveryIssue("", "no weights", NO_WEIGHTS)
-        return
     layers = dict(_layers(model, data, deliver))
     responses = {}
     if call is not None:
@@ -262,9 +259,7 @@ def _rows_sum_to_one(data: Data | HeteroData) -> bool:
         weight = store.get("edge_weight")
         if weight is not None and len(weight):
             # Sums of the weights into every node; 1 everywhere means that they were normalised.
-            target = store.edge_index[1].long()
-            total = torch.zeros(int(target.max()) + 1, dtype=weight.dtype, device=weight.device)
-            total.index_add_(0, target, weight.detach().view(-1))
+            total = scatter(weight.detach().view(-1), store.edge_index[1].long())
             total = total[total > 0]
             return bool(((total - 1).abs() < 1e-4).all()) and bool((weight < 0.999).any())
     return False
