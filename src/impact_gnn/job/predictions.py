@@ -44,17 +44,9 @@ def write_predictions(
     the expected accuracy. Outliers are looked for among all target nodes only.
     """
     probability = model.predict_proba(
-        graph,
-        nodes=nodes,
-        cutoff=cutoff,
-        inputs=inputs,
-        engine=engine,
+        graph, nodes=nodes, cutoff=cutoff, inputs=inputs, engine=engine
     )
-    targets = model.targets(
-        graph,
-        nodes=nodes,
-        cutoff=cutoff,
-    )
+    targets = model.targets(graph, nodes=nodes, cutoff=cutoff)
     label = model.calibration.labels(probability, model.prior)
     row = np.arange(len(targets))
     confidence = probability[row, label]
@@ -63,11 +55,7 @@ def write_predictions(
     # The metric may suit another class than the most probable one.
     ranking = probability.copy()
     ranking[row, label] = np.inf
-    order = np.argsort(
-        -ranking,
-        axis=1,
-        kind="stable",
-    )
+    order = np.argsort(-ranking, axis=1, kind="stable")
 
     class_names = model.pipelines[0].classes_
     columns: dict[str, Any] = {

@@ -151,38 +151,15 @@ def forest(
         ("no significant difference", FAINT, (low <= 0) & (high >= 0)),
         ("worse", PALETTE[1], high < 0),
     ]
-    ax.axvline(
-        0,
-        color=INK,
-        linewidth=1,
-    )
+    ax.axvline(0, color=INK, linewidth=1)
     for label, colour, inside in kinds:
         for first, y in enumerate(np.flatnonzero(inside)):
             folds = 100 * array(list(compared[y].by_fold.values()))
             mark = "o" if left <= value[y] <= right else "<"
             label_once = "" if first else label
-            ax.hlines(
-                y,
-                low[y],
-                high[y],
-                colors=colour,
-                linewidth=2.2,
-                label=label_once,
-            )
-            ax.plot(
-                folds,
-                [y] * len(folds),
-                "|",
-                color=colour,
-                markersize=8,
-            )
-            ax.plot(
-                np.clip(value[y], left, right),
-                y,
-                mark,
-                color=colour,
-                markersize=6,
-            )
+            ax.hlines(y, low[y], high[y], colors=colour, linewidth=2.2, label=label_once)
+            ax.plot(folds, [y] * len(folds), "|", color=colour, markersize=8)
+            ax.plot(np.clip(value[y], left, right), y, mark, color=colour, markersize=6)
     ax.set(xlim=(left - margin, right + margin), ylim=(len(names) - 0.4, -0.6))
     ax.set_yticks(range(len(names)), names)
     for text, row in zip(ax.get_yticklabels(), compared, strict=True):
