@@ -215,4 +215,4 @@ def test_a_run_can_embed(tmp_path):
         embed="spectral",
     )
     assert summary.options.embed == "spectral"
-    assert "--embed spectral" in ig.report.sentences.command(summary)
+    assert "embed='spectral'" in ig.report.sentences.command(summary)
