@@ -97,7 +97,7 @@ class Selection:
             return "The budget ended before any other candidate was complete."
         metric = METRICS[self.metric]
         low, value, high = (
-            f"{round(100 * bound, 1) + 0.0:+.1f}"  # no minus before 0.0
+            f"{round(100 * bound, 1) + 0.0:+.1f}".replace("-", "−")  # no minus before 0.0
             for bound in (self.gain.low, self.gain.value, self.gain.high)
         )
         folds = "1 fold" if self.num_folds == 1 else f"{self.num_folds} folds"
