@@ -180,3 +180,14 @@ def test_forecasts_of_proportions_follow_a_trend_and_ignore_noise():
     noisy = [rng.multinomial(30, [0.7, 0.3]) for _ in range(12)]
     assert forecast_prior(np.array(noisy), 2)[1] == pytest.approx(0.3, abs=0.06)
     assert forecast_prior(np.array([[3, 1]]), 2).tolist() == [0.75, 0.25]
+
+
+def test_a_forecast_that_hardly_changes_a_fold_is_not_applied():
+    """Equal losses prove nothing: without a clear gain on past folds, targets are not shifted."""
+    rng = np.random.default_rng(0)
+    truth = (rng.random(400) < 0.3).astype(int)
+    probability = np.where(rng.random((400, 1)) < 0.5, [0.6, 0.4], [0.4, 0.6])
+    drift = np.array([1e-3, -1e-3])
+    fold = OutOfFold(probability, truth, np.array([0.5, 0.5]), drift=drift)
+    calibration = fit_calibration([fold, fold], drift=np.array([1.0, -1.0]))
+    assert calibration.strength == 0

@@ -19,6 +19,7 @@ TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # candidates for the tilt of labels towards
 DRIFT_ROWS = 10_000  # rows whose mean probability is compared with the forecast at most
 DRIFT_STEPS = 11
 MAX_HARM = 0.02  # relative increase of a fold's log-loss that a forecast of the prior may cost
+CLEAR_HELP = 0.01  # relative decrease that it needs in the newest fold: equal losses prove nothing
 MIN_HELP = 0.02  # relative decrease of the log-loss that it needs where there is a single fold
 BINS = 15
 FINE_BINS = 60  # bins of a curve: a multiple of BINS and of 20
@@ -125,9 +126,9 @@ def fit_calibration(
     """Choose the calibration with the best log-loss on the folds, and the tilt with the best score.
 
     A temperature is always fitted. A share of the drift of the class proportions that was forecast
-    from past labels is applied if that helps in the newest fold and on average, and harms no fold
-    by more than `MAX_HARM`; with a single fold it must help by `MIN_HELP`. `drift` is the forecast
-    for the rows to calibrate.
+    from past labels is applied if that helps clearly in the newest fold (`CLEAR_HELP`) and on
+    average, and harms no fold by more than `MAX_HARM`; with a single fold it must help by
+    `MIN_HELP`. `drift` is the forecast for the rows to calibrate.
 
     (A bias per class, learned from the errors of past folds, was worse on later nodes, and so were
     class proportions that EM estimates from the predictions.)
@@ -141,7 +142,7 @@ def fit_calibration(
     for strength in DRIFT_STRENGTHS:
         correction = _fit_temperature(folds, strength)
         losses = np.array([correction.loss(fold) for fold in folds])
-        helps = (losses < allowed).all() and losses[-1] < uncorrected[-1]
+        helps = (losses < allowed).all() and losses[-1] < (1 - CLEAR_HELP) * uncorrected[-1]
         if helps and _mean_log(losses, folds) < best_loss:
             best = correction
             best_loss = _mean_log(losses, folds)
