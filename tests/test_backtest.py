@@ -23,7 +23,9 @@ from impact_gnn.backtesting.candidates import (
     UNCORRECTED,
     initial_candidates,
     is_applicable,
+    is_network,
     neighbours_of,
+    networks_are_behind,
     time_corrections,
 )
 from impact_gnn.backtesting.effort import EFFORTS, Size, allowed_work, cost
@@ -400,7 +402,7 @@ def test_the_baseline_is_selected_where_nothing_helps(large):
     assert decision.reason is SelectionReason.NONE_BETTER
     assert (
         "No ensemble had a lower log-loss on folds that did not select it; the best other "
-        "candidate, labels, differs by -" in str(decision)
+        "candidate, labels, differs by −" in str(decision)
     )
 
 
@@ -627,3 +629,34 @@ def test_candidates_are_compared_under_the_forecast_class_proportions(drifting):
     weights = {one.candidate: one.weight for one in raw.members}
     chosen = selection.select_members(selection.holdouts)
     assert {one.candidate: one.weight for one in chosen.members}[LABELS] > weights.get(LABELS, 0)
+
+
+# -- networks that are far behind
+
+
+def test_networks_are_behind_if_the_best_of_them_is_far_from_the_best_other():
+    losses = {LABELS: 0.9, BASELINE: 0.8, TREES: 0.6}
+    assert networks_are_behind(losses, "sign")
+    assert not networks_are_behind(losses, "trees")  # then candidates without a model are trees
+    assert not networks_are_behind({**losses, CENTER: 0.65}, "sign")
+    assert not networks_are_behind({BASELINE: 0.8}, "sign")
+    assert is_network(BASELINE, "the user's own")
+    assert not is_network(UNCORRECTED, "sign")
+
+
+def test_a_search_tries_no_further_network_where_they_learn_nothing():
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 2, 400)
+    table = ig.TemporalGraph(
+        x=rng.normal(size=(400, 3)) + 3 * label[:, None],
+        y=label,
+        time=np.arange(400) % 6,
+        edge_index=np.zeros((2, 0), np.int64),  # smoothing would learn for the network
+    )
+    no_learning = Pipeline(hidden=4, lr=1e-9, device="cpu")
+    tested = ig.backtest(table, effort="normal", cutoff=5, folds=2, pipeline=no_learning)
+    assert networks_are_behind({row.candidate: row.loss for row in tested.full}, "sign")
+    first = initial_candidates(table.masked(5))
+    later = [row.candidate for row in tested.rows if row.candidate not in first]
+    assert later
+    assert not any(is_network(candidate, "sign") for candidate in later)

@@ -14,7 +14,7 @@ from impact_gnn.backtesting.effort import EFFORTS
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics import Diagnosis
 from impact_gnn.diagnostics.assumption import HOLDS, NOT_TESTABLE, UNCERTAIN, VIOLATED
-from impact_gnn.estimators import Candidate, Model, spec_of
+from impact_gnn.estimators import MODELS, Candidate, Model, spec_of
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.methods import Kind, Method, ModelKind, Needs, Part
 
@@ -56,6 +56,7 @@ NEIGHBOUR_MODELS = (
 # The paper's question, answered by one cheap model: do these help on this graph?
 UNCORRECTED = Candidate.parse("linear:plain")
 TIME_CORRECTIONS = ("mmp", "pmp", "genpmp", "pmp+jjnorm")
+HOPELESS = 0.1  # loss above the best from which on a candidate is not worth more work
 ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
 UNEVEN = 0.05  # how much more the sizes of periods must explain to count
 LEAST_SHIFT = 0.05  # a smaller shift of messages needs no correction
@@ -162,6 +163,19 @@ def initial_candidates(graph: TemporalGraph) -> list[Candidate]:
     if (graph.label >= 0).sum() > MANY_LABELS:
         names = tuple(dict.fromkeys((*INITIAL_WITH_MANY_LABELS, *INITIAL)))
     return [one for one in map(Candidate.parse, names) if is_applicable(one, graph)]
+
+
+def is_network(candidate: Candidate, model: str) -> bool:
+    """Whether its model is a neural network, as every user model is; `model` is the default."""
+    spec = MODELS.get(candidate.model or model)
+    return spec is None or (spec.network is not None and spec.kind is not ModelKind.LINEAR)
+
+
+def networks_are_behind(losses: Mapping[Candidate, float], model: str) -> bool:
+    """Whether all networks have a loss far above the best of trees, linear models and priors."""
+    networks = [loss for one, loss in losses.items() if is_network(one, model)]
+    others = [loss for one, loss in losses.items() if not is_network(one, model)]
+    return bool(networks and others) and min(networks) - min(others) > HOPELESS
 
 
 def time_corrections(graph: TemporalGraph) -> list[Candidate]:

@@ -21,11 +21,14 @@ from impact_gnn import checks
 from impact_gnn._progress import Progress, Watcher, duration, watched
 from impact_gnn._store import Store
 from impact_gnn.backtesting.candidates import (
+    HOPELESS,
     UNCORRECTED,
     Advice,
     initial_candidates,
     is_applicable,
+    is_network,
     neighbours_of,
+    networks_are_behind,
     time_corrections,
 )
 from impact_gnn.backtesting.effort import EFFORTS, Size, allowed_work, cost
@@ -62,6 +65,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines import Engine, as_engine
 from impact_gnn.estimators import Candidate, FitSettings, Pipeline
+from impact_gnn.estimators.user_model import model_name
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.methods import Method
 from impact_gnn.metrics import Scoring
@@ -71,7 +75,6 @@ FIRST_SHARE = 0.6  # of the budget, for initial candidates
 WINNERS = 3  # whose neighbours a round evaluates
 ROUND = 6  # candidates in a round
 MAX_HORIZON = 8  # periods after the last label for which accuracy is measured
-HOPELESS = 0.1  # loss above the best on the newest fold from which older folds are skipped
 USER_MODEL_COSTS_AS = "gcn"
 
 
@@ -334,7 +337,13 @@ class Search:
         return cost(unit.candidate, self.size, model)
 
     def next_round(self) -> list[Candidate]:
-        """Candidates that differ in one thing from the best so far, taken from each in turn."""
+        """Candidates that differ in one thing from the best so far, taken from each in turn.
+
+        Where networks are far behind cheaper models, no further one is tried.
+        """
+        model = model_name(self.pipeline.model)
+        losses = {one: self.scores.loss(one) or 0.0 for one in self.finalists()}
+        skips_networks = networks_are_behind(losses, model)
         lists = []
         for winner in self.winners():
             neighbours = neighbours_of(winner, self.graph, self.advice, effort=self.effort)
@@ -346,7 +355,7 @@ class Search:
             candidate
             for group in zip_longest(*lists)
             for candidate in group
-            if candidate is not None
+            if candidate is not None and not (skips_networks and is_network(candidate, model))
         ]
         return list(dict.fromkeys(in_turn))[:ROUND]
 

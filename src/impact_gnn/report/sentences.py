@@ -9,6 +9,7 @@ import numpy as np
 
 from impact_gnn._text import plain_template
 from impact_gnn.backtesting import BASELINE, BacktestResult, CandidateResult, FoldCheck, Status
+from impact_gnn.backtesting.candidates import networks_are_behind
 from impact_gnn.backtesting.results import leading
 from impact_gnn.estimators import EnsembleSpec
 from impact_gnn.metrics import METRICS, Metric
@@ -39,6 +40,13 @@ def candidate_rows(tested: BacktestResult) -> tuple[list[CandidateResult], list[
         visible = [row for row in tested.rows if row.status in (Status.FULL, Status.PART)]
     first = leading(visible, MAX_ROWS)
     return first, [row for row in tested.rows if row not in first]
+
+
+def skips_networks(summary: RunSummary) -> bool:
+    """Whether the search stopped trying networks because cheaper models were far ahead."""
+    rows = summary.backtest.full
+    losses = {row.candidate: row.loss for row in rows if row.loss is not None}
+    return networks_are_behind(losses, summary.options.model)
 
 
 def gains_by_fold(summary: RunSummary) -> list[tuple[str, float]]:
