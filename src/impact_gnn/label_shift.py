@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import softmax
-from sklearn.metrics import confusion_matrix
 
 TINY = 1e-12
 
@@ -41,7 +40,10 @@ def saerens(
 
 def confusion_of(predicted: np.ndarray, labels: np.ndarray, num_labels: int) -> np.ndarray:
     """Count [predicted class, true class] of rows whose label is known."""
-    return confusion_matrix(predicted, labels, labels=range(num_labels)).astype(np.float64)
+    # By numpy: this layer is imported where scikit-learn may not be installed.
+    counts = np.zeros((num_labels, num_labels))
+    np.add.at(counts, (predicted, labels), 1)
+    return counts
 
 
 def ratio(new: np.ndarray, prior: np.ndarray) -> np.ndarray:
