@@ -136,6 +136,8 @@ def backtest(
         >>> b = backtest(g, candidates=["center"], folds=2, cutoff=4, pipeline=small)
         >>> [row.num_fits for row in b.rows]
         [2, 2]
+        >>> {str(one) for one in b.choice.candidates} <= {"plain", "center"}
+        True
     """
     checks.choice("effort", effort, EFFORTS)
     check_jobs(jobs)
