@@ -288,3 +288,23 @@ def test_positions_of_ids(ids):
         np.testing.assert_array_equal(positions_of(graph, [str(name) for name in names]), wanted)
     with pytest.raises(ig.InputError, match=r"no node has the id '1\.5'"):
         positions_of(graph, [1.5])
+
+
+def test_requested_nodes_may_come_in_any_order_and_repeatedly():
+    """Two nodes that cite each other are their whole neighbourhood: as many rows as nodes."""
+    rng = np.random.default_rng(0)
+    pairs = np.arange(60).reshape(-1, 2)
+    y = rng.integers(0, 2, 60)
+    graph = ig.TemporalGraph(
+        x=rng.normal(size=(60, 3)) + y[:, None],
+        y=y,
+        time=np.arange(60) // 10,
+        edge_index=np.concatenate([pairs, pairs[:, ::-1]]).T,
+    )
+    fitted = Pipeline("linear", hops=1, cutoff=4, epochs=20).fit(graph)
+    ensemble = Ensemble.of(fitted)
+    expected = dict(zip(fitted.targets(graph), fitted.predict_proba(graph), strict=True))
+    for nodes in ([41], [40, 41], [41, 40], [41, 41], [45, 41, 40, 45]):
+        rows = np.array([expected[node] for node in nodes])
+        np.testing.assert_allclose(fitted.predict_proba(graph, nodes=nodes), rows, atol=1e-6)
+        np.testing.assert_allclose(ensemble.predict_proba(graph, nodes=nodes), rows, atol=1e-6)

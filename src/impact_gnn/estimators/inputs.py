@@ -84,7 +84,8 @@ class Inputs:
         embed: "spectral" to give types without features an embedding of the graph as it was before
             a cutoff.
         embedded: That cutoff, by default the view's own; of a fitted model the one of its fit.
-        only: Positions of the targets that a fitted model predicts, if those are all it reads.
+        only: Positions of the targets that a fitted model predicts, if those are all it reads; in
+            any order, as often as the user asks for them.
     """
 
     view: TemporalGraph
@@ -120,10 +121,11 @@ class Inputs:
         object.__setattr__(self, "graph", graph)
         if graph.x is None and not self.paths():  # nor do others' features reach the nodes
             object.__setattr__(self, "graph", graph.with_features(degrees(view)))
-        rows = self.only
-        if rows is None:
+        if self.only is None:
             last = view.time[view.label >= 0].max()
             rows = np.flatnonzero((view.label >= 0) | (view.time >= last))
+        else:
+            rows = np.unique(self.only)  # sorted: as many rows as nodes are all nodes in order
         what = f"probabilities of {len(rows):,} nodes and {view.num_labels:,} classes"
         checks.fits(what, 8 * len(rows) * view.num_labels, "merge rare classes")
         object.__setattr__(self, "rows", rows)

@@ -493,8 +493,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _rows_of(self, nodes: NodeIndex, inputs: Inputs) -> RowIndex:
         """Return the rows of some nodes in the task."""
-        if inputs.only is not None and not self._reads_graph:
-            return np.arange(len(nodes))
         return np.searchsorted(self.nodes_of(inputs), nodes)
 
     def reach(self, graph: TemporalGraph) -> Reach:
