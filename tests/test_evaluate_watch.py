@@ -11,7 +11,7 @@ import pytest
 import impact_gnn as ig
 from impact_gnn._codec import decode, encode
 from impact_gnn.backtesting import HorizonScore
-from impact_gnn.backtesting.forecast import lost_per_period
+from impact_gnn.backtesting.forecast import lost_per_period, trust_in_confidence
 from impact_gnn.checks import InputError
 from impact_gnn.job.evaluate import evaluate
 from impact_gnn.job.outliers import OutlierScale
@@ -300,8 +300,9 @@ def test_expected_accuracy_falls_with_the_horizon(copied):
         y=np.where(graph().time < 7, graph().y, -1),
     )
     watched = watch(copied, grown)
-    level = [one.expected - 0.5 * one.confidence for one in watched.periods]
-    assert np.diff(level) == pytest.approx([-0.05, -0.05])
+    trust = trust_in_confidence(summary.backtest.fold_checks)
+    level = [one.expected - trust * one.confidence for one in watched.periods]
+    assert np.diff(level) == pytest.approx(2 * [-0.1 * (1 - trust)])
 
 
 def test_the_outlier_score_is_the_distance_from_the_own_class():

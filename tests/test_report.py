@@ -230,6 +230,7 @@ def whole(real):
         ),
         "prediction_summary__count": 100,
         "prediction_summary__mean_probability": 0.9,
+        "prediction_summary__comparable_confidence": 0.9,
         "prediction_summary__accuracy": Estimate(0.724, 0.04, 0.638, 0.81),
         "prediction_summary__set_size": 1.83,
         "prediction_summary__histogram": [0, 0, 1, 4, 10, 15, 15, 15, 15, 25],

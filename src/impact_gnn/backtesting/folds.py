@@ -14,6 +14,7 @@ from impact_gnn.graph import TemporalGraph
 LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
 MAX_DRIFT = 2.0  # log of the largest change of a class proportion that a forecast may claim
 LEAST_PAST = 0.25  # share of the labels that should be older than a window
+MAX_UNLABELLED = 2_000  # nodes of a window without a label that are predicted
 LEAST_EXAMPLES = 10  # labels that a class needs before a window for anybody to have learned it
 # Share of a window's nodes whose class could be learned; below, it says little about methods.
 MIN_LEARNABLE = 0.5
@@ -51,6 +52,7 @@ class Fold:
     graph: TemporalGraph  # the past up to their end, labels of the periods hidden
     rows: np.ndarray  # positions in `graph` of the periods' labelled nodes
     truth: np.ndarray  # their labels
+    unlabelled: np.ndarray  # positions of the periods' other nodes, or a sample of them
     classes: np.ndarray  # that could be seen before them; `graph` knows no others
 
 
@@ -157,6 +159,19 @@ def horizons_of(graph: TemporalGraph, window: Window) -> np.ndarray:
     )
 
 
+def unlabelled_in(graph: TemporalGraph, window: Window) -> np.ndarray:
+    """Positions of the nodes of a window that have no label."""
+    is_inside = (graph.time >= window.first) & (graph.time <= window.last)
+    return np.flatnonzero(is_inside & (graph.label < 0))
+
+
+def sample_of(rows: np.ndarray) -> np.ndarray:
+    """At most `MAX_UNLABELLED` of the rows, the same ones every time."""
+    if len(rows) <= MAX_UNLABELLED:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, MAX_UNLABELLED, replace=False))
+
+
 def _inside(graph: TemporalGraph, window: Window) -> np.ndarray:
     return np.flatnonzero(
         (graph.time >= window.first) & (graph.time <= window.last) & (graph.label >= 0)
@@ -173,5 +188,6 @@ def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) 
         past.with_visible_classes(),
         rows,
         np.array(then.label[rows]),
+        sample_of(unlabelled_in(then, window)),
         past.visible_classes(),
     )

@@ -14,6 +14,8 @@ from impact_gnn.statistics import Estimate
 USUAL = 0.04  # typical error of the forecast, which counts as `WORTH` further windows
 WORTH = 2.0  # windows that this is worth when it is weighed against those measured
 LEVEL = 0.9
+CONFIDENCE_BINS = 10
+PSEUDO_NODES = 10.0  # with the overall share of labels, that a thin bin borrows
 
 
 def lost_per_period(lags: Sequence[HorizonScore]) -> Estimate:
@@ -32,12 +34,58 @@ def lost_per_period(lags: Sequence[HorizonScore]) -> Estimate:
     return Estimate(value, error, value - 1.96 * error, value + 1.96 * error)
 
 
+def labelled_shares(labelled: np.ndarray, unlabelled: np.ndarray, scale: float) -> list[float]:
+    """Share of nodes that have a label, by confidence in bins of equal width.
+
+    Args:
+        labelled: The confidence of nodes with a label.
+        unlabelled: The confidence of nodes without one, or of a sample of them.
+        scale: Nodes that one of the sample stands for.
+
+    Examples:
+        >>> labelled_shares(np.array([0.95] * 90), np.array([0.05] * 60), 2.0)[::9]
+        [0.033, 0.9429]
+    """
+    edges = np.linspace(0, 1, CONFIDENCE_BINS + 1)
+    count = np.histogram(labelled, edges)[0]
+    total = count + scale * np.histogram(unlabelled, edges)[0]
+    overall = count.sum() / total.sum()
+    shares = (count + PSEUDO_NODES * overall) / (total + PSEUDO_NODES)
+    return shares.round(4).tolist()
+
+
+def labelled_weights(checks: Sequence[FoldCheck], confidence: np.ndarray) -> np.ndarray:
+    """Weights with which targets resemble the labelled nodes of the newest fold.
+
+    Accuracy is known for labelled nodes only, and often these are the easier ones. A target counts
+    by how often past nodes of its confidence had a label.
+    """
+    labelled = checks[-1].labelled if checks else []
+    if not labelled:
+        return np.ones(len(confidence))
+    bin_index = np.minimum((confidence * len(labelled)).astype(int), len(labelled) - 1)
+    return np.array(labelled)[bin_index]
+
+
+def trust_in_confidence(checks: Sequence[FoldCheck]) -> float:
+    """The weight of the confidence in a forecast; the rest is that of the newest fold's accuracy.
+
+    Each counts by how well it would have forecast the newest fold.
+    """
+    newest, older = checks[-1], checks[-2:][0]
+    if newest.window == older.window:
+        return 0.5
+    errors = np.array([newest.confidence, older.accuracy]) - newest.accuracy
+    precision = 1 / (errors**2 + USUAL**2)
+    return float(precision[0] / precision.sum())
+
+
 def forecast(checks: Sequence[FoldCheck], confidence: float, count: int) -> Estimate | None:
     """Expected accuracy on `count` targets with this mean confidence, and its 90 % interval.
 
     It averages the mean calibrated confidence on the targets and the accuracy on the newest fold.
     The first reacts to targets that are harder or easier, the second to overconfidence. The
-    interval comes from the errors of the same rule on past folds, and is never narrower than the
+    interval comes from the errors of their mean on past folds, and is never narrower than the
     sampling error of `count` nodes.
     """
     if not checks:
@@ -46,9 +94,10 @@ def forecast(checks: Sequence[FoldCheck], confidence: float, count: int) -> Esti
     right = np.array([one.accuracy for one in checks])
     fold_confidence = np.array([one.confidence for one in checks])
     level = float(np.mean([one.fitted for one in checks if one.window == checks[-1].window]))
-    value = float(np.clip(0.5 * confidence + 0.5 * level, 0, 1))
     # the level known then
     before = np.r_[right[0], right[:-1]] if windows > 1 else np.full(len(checks), level)
+    trust = trust_in_confidence(checks)
+    value = float(np.clip(trust * confidence + (1 - trust) * level, 0, 1))
     missed = float(((right - 0.5 * (fold_confidence + before)) ** 2).sum())
     spread = (missed * windows / len(checks) + WORTH * USUAL**2) / (windows + WORTH)
     error = math.sqrt(spread + value * (1 - value) / max(count, 1))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 OLDER = 0.5  # what a fold counts, as a part of the next newer one
+SOLVED = 0.2  # part of the greatest loss of a fold below which losses count as equal
 START = 5  # candidates that the selection starts from at most
 NEAR = 1.25  # times the best loss that these may have
 MAX_PICKS = 7  # weights are multiples of 1 / picks
@@ -36,12 +37,15 @@ def fold_weights(count: int) -> np.ndarray:
 def overall(losses: Sequence[float] | np.ndarray, weights: np.ndarray | None = None) -> float:
     """One loss for several folds: the geometric mean, so that no hard fold decides alone.
 
+    Nor does a fold that is nearly solved: small losses count as a part of the greatest one.
+
     Examples:
         >>> overall([0.5, 2.0], np.array([0.5, 0.5]))
         1.0
     """
     weight = fold_weights(len(losses)) if weights is None else weights
-    return float(np.exp(weight @ np.log(np.maximum(losses, 1e-9))))
+    least = max(SOLVED * max(losses), 1e-9)
+    return float(np.exp(weight @ np.log(np.maximum(losses, least))))
 
 
 def greedy_weights(

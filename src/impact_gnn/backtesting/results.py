@@ -145,6 +145,8 @@ class FoldCheck:
     # true label, predicted label, how often; what never happened is left out
     confusion: list[tuple[int, int, int]]
     periods: list[PeriodScore]
+    # share of the window's nodes that have a label, by their confidence in bins of equal width
+    labelled: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class Unit:
 class Scores:
     """Out-of-fold probabilities of candidates for the labelled nodes of each fold, and scores.
 
+    Rows after those of the labelled nodes are predictions for nodes of the window without a label.
     Folds are named by their window, oldest first. Probabilities are stored in float16, which is
     finer than their noise; on disk, too, if there is a `store`. `scoring` is the metric of every
     fold, by default accuracy.
@@ -81,7 +82,11 @@ class Scores:
         by_seed = self._by_seed(candidate, fold)
         if not by_seed:
             return None
-        return np.mean([probabilities.astype(np.float32) for probabilities in by_seed], axis=0)
+        return _mean([seed[: len(self.truth[fold])] for seed in by_seed])
+
+    def unlabelled_probability(self, candidate: Candidate, fold: str) -> np.ndarray:
+        """The same for nodes of the fold's window that have no label."""
+        return _mean([seed[len(self.truth[fold]) :] for seed in self._by_seed(candidate, fold)])
 
     def true_class_probability(self, candidate: Candidate, fold: str) -> np.ndarray:
         """The probability of the true label of every node, as a mean over the seeds."""
@@ -181,3 +186,7 @@ class Scores:
             return -len(losses), overall(losses) if losses else math.inf
 
         return sorted(dict.fromkeys(candidates), key=rank)
+
+
+def _mean(by_seed: list[np.ndarray]) -> np.ndarray:
+    return np.mean([probabilities.astype(np.float32) for probabilities in by_seed], axis=0)

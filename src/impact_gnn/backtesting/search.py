@@ -501,7 +501,10 @@ class Search:
         if self.store is not None:
             self.store.put(f"fits/{unit}", result.settings)
         targets = np.flatnonzero(fold.graph.time >= fold.window.first)
-        row = np.searchsorted(targets, fold.rows)
+        rows = fold.rows
+        if unit.fold in self.scores.truth:
+            rows = np.concatenate([fold.rows, fold.unlabelled])
+        row = np.searchsorted(targets, rows)
         variants = {candidate: result.probabilities, unsmoothed: result.unsmoothed}
         for variant, probabilities in variants.items():
             assert probabilities is not None

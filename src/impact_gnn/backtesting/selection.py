@@ -20,7 +20,9 @@ from impact_gnn.backtesting.folds import (
     prior_before,
     prior_drift,
     times_of,
+    unlabelled_in,
 )
+from impact_gnn.backtesting.forecast import labelled_shares
 from impact_gnn.backtesting.greedy import MIN_GAIN, fold_weights, greedy_weights, overall
 from impact_gnn.backtesting.results import (
     BASELINE,
@@ -74,7 +76,7 @@ class CalibratedFold:
     """Predictions of a holdout, calibrated by the other holdouts."""
 
     probabilities: np.ndarray
-    calibration: Calibration
+    calibration: Calibration  # with the bias per class that these rows need, if any
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,37 +250,44 @@ class EnsembleSelection:
         return log_loss(true_class, self.graph.num_labels)
 
     def is_below_floor(self, ensemble: EnsembleSpec) -> bool:
-        """Whether the class proportions alone have a clearly lower log-loss, and no lower score."""
-        ours = self.predictions_of(ensemble)
-        floor = self.predictions_of(EnsembleSpec.single(FLOOR))
-        if self.calibrated_loss(floor) > (1 - CLEAR_GAIN) * self.calibrated_loss(ours):
+        """Whether forecast class proportions alone have a clearly lower loss, and no lower score."""
+        ours = calibrate_each_by_others(self.predictions_of(ensemble), self.metric)
+        floor = []
+        for fold in self.predictions_of(EnsembleSpec.single(FLOOR)):
+            calibration = Calibration().with_drift(fold.drift, 1.0)
+            probabilities = calibration.apply(fold.probability, fold.prior)
+            floor.append(CalibratedFold(probabilities, calibration))
+        if self.overall_loss(floor) > (1 - CLEAR_GAIN) * self.overall_loss(ours):
             return False
-        return bool(self.calibrated_score(ours) <= self.calibrated_score(floor))
+        return bool(self.overall_score(ours) <= self.overall_score(floor))
 
-    def calibrated_loss(self, folds: Sequence[OutOfFold]) -> float:
-        """Log-loss on nodes whose classes could be learned, each fold calibrated by the others."""
-        calibrated = calibrate_each_by_others(folds, self.metric)
-        losses = [self.learnable_loss(k, fold.probabilities) for k, fold in enumerate(calibrated)]
+    def overall_loss(self, folds: Sequence[CalibratedFold]) -> float:
+        """Log-loss on nodes whose classes could be learned."""
+        losses = [self.learnable_loss(k, fold.probabilities) for k, fold in enumerate(folds)]
         return overall(losses, self.holdout_weights)
 
-    def calibrated_score(self, folds: Sequence[OutOfFold]) -> float:
-        """The metric, each fold calibrated by the others."""
-        calibrated = calibrate_each_by_others(folds, self.metric)
-        scores = [self.per_node_score(k, fold).mean() for k, fold in enumerate(calibrated)]
+    def overall_score(self, folds: Sequence[CalibratedFold]) -> float:
+        """The metric over all folds."""
+        scores = [self.per_node_score(k, fold).mean() for k, fold in enumerate(folds)]
         return float(np.dot(self.holdout_weights, scores))
 
     # -- predictions without the fold that they are scored on
 
     @cached_property
-    def out_of_fold(self) -> list[OutOfFold]:
-        """Predictions for every holdout by the ensemble that the other holdouts select."""
-        folds = []
+    def selected(self) -> list[EnsembleSpec]:
+        """The ensemble that the other holdouts select, for every holdout."""
+        selected = []
         for k, holdout in enumerate(self.holdouts):
             others = [
                 other.without_nodes_of(holdout) for j, other in enumerate(self.holdouts) if j != k
             ]
-            folds.append(self.predict(k, self.select_members(others)))
-        return folds
+            selected.append(self.select_members(others))
+        return selected
+
+    @cached_property
+    def out_of_fold(self) -> list[OutOfFold]:
+        """Predictions for every holdout by the ensemble that the other holdouts select."""
+        return [self.predict(k, self.selected[k]) for k in range(len(self.holdouts))]
 
     @cached_property
     def calibrated_out_of_fold(self) -> list[CalibratedFold]:
@@ -325,10 +334,15 @@ class EnsembleSelection:
         if folds is not self.out_of_fold:
             calibrated = calibrate_each_by_others(folds, self.metric)
         final = self.fit_calibration(ensemble)
-        return [
-            self.check_fold(k, folds[k], calibrated[k], ensemble, final)
-            for k in range(len(self.holdouts))
-        ]
+        used = [ensemble] * len(folds)
+        if folds is self.out_of_fold:
+            used = self.selected
+        checks = []
+        for k, fold in enumerate(folds):
+            check = self.check_fold(k, fold, calibrated[k], ensemble, final)
+            labelled = self.labelled_by_confidence(self.holdouts[k], calibrated[k], used[k])
+            checks.append(replace(check, labelled=labelled))
+        return checks
 
     def check_fold(
         self,
@@ -365,6 +379,27 @@ class EnsembleSelection:
             plain_score=display(float(self.per_node_score(k, baseline).mean())),
             confusion=confusion(truth, label),
             periods=score_periods(holdout.time, label == truth, baseline_is_right),
+        )
+
+    def labelled_by_confidence(
+        self, holdout: Holdout, calibrated: CalibratedFold, ensemble: EnsembleSpec
+    ) -> list[float]:
+        """Share of a window's nodes that have a label, by the confidence in their prediction."""
+        fold = str(holdout.window)
+        unlabelled = len(unlabelled_in(self.graph, holdout.window))
+        members = [member for member in ensemble.members if member.candidate != FLOOR]
+        if not unlabelled or not members:
+            return []
+        probabilities = np.average(
+            [self.scores.unlabelled_probability(member.candidate, fold) for member in members],
+            axis=0,
+            weights=[member.weight for member in members],
+        )
+        rows = calibrated.calibration.apply(probabilities, prior_before(self.graph, holdout.window))
+        # the holdout is a part of the window, and the predicted nodes are a sample
+        share = len(holdout.index) / len(self.scores.truth[fold])
+        return labelled_shares(
+            calibrated.probabilities.max(1), rows.max(1), share * unlabelled / len(rows)
         )
 
     # -- values of one holdout
@@ -441,6 +476,8 @@ def calibrate_each_by_others(folds: Sequence[OutOfFold], metric: str) -> list[Ca
     for k, fold in enumerate(folds):
         others = [*folds[:k], *folds[k + 1 :]]
         calibration = fit_calibration(others, metric=metric, drift=fold.drift)
+        calibration = calibration.fixed_for(fold.probability, fold.prior)
         probabilities = calibration.apply(fold.probability, fold.prior)
+        calibration = calibration.covering(probabilities)
         calibrated.append(CalibratedFold(probabilities, calibration))
     return calibrated

@@ -1,6 +1,7 @@
 """Calibration: temperature, forecast class proportions, and prediction sets with 90 % coverage.
 
-All of it is fitted on out-of-fold predictions of past periods.
+It is fitted on out-of-fold predictions of past periods; the sets follow from the calibrated
+probabilities of the rows that are predicted.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ DRIFT_STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # candidates for the share of a foreca
 TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # candidates for the tilt of labels towards rare classes
 DRIFT_ROWS = 10_000  # rows whose mean probability is compared with the forecast at most
 DRIFT_STEPS = 11
+SET_ROWS = 10_000  # that decide the threshold of prediction sets at most
 MAX_HARM = 0.02  # relative increase of a fold's log-loss that a forecast of the prior may cost
 CLEAR_HELP = 0.01  # relative decrease that it needs in the newest fold: equal losses prove nothing
 MIN_HELP = 0.02  # relative decrease of the log-loss that it needs where there is a single fold
+LOG_TEMPERATURES = (-1.4, 1.5)
 BINS = 15
 FINE_BINS = 60  # bins of a curve: a multiple of BINS and of 20
 COVERAGE = 0.9
@@ -72,6 +75,41 @@ class Calibration:
         bias = shares[int(np.argmin(distance))] * drift
         return replace(self, bias=tuple(bias.tolist()), drift=(), strength=0.0)
 
+    def covering(
+        self,
+        probability: np.ndarray,
+        label: np.ndarray | None = None,
+        weight: np.ndarray | None = None,
+    ) -> Calibration:
+        """Return the calibration with the threshold whose sets cover these calibrated rows.
+
+        It is the highest one at which the sets contain `coverage` of the probability on average.
+        Thresholds of past folds kept their coverage less well where targets are harder or easier.
+
+        Args:
+            probability: [n, Y].
+            label: The predicted label of every row, which is always in its set; by default the
+                most probable one.
+            weight: Of the rows.
+
+        Examples:
+            >>> sure, unsure = [0.95, 0.05], [0.6, 0.4]
+            >>> Calibration(coverage=0.8).covering(np.array([sure, unsure])).threshold
+            0.4
+        """
+        label = probability.argmax(1) if label is None else label
+        weight = np.ones(len(probability)) if weight is None else weight
+        step = 1 + len(probability) // SET_ROWS
+        probability, label, weight = probability[::step], label[::step], weight[::step]
+        # every pair of a row and a class: those of predicted labels first, then by probability
+        rank = probability.astype(np.float64)
+        rank[np.arange(len(label)), label] = np.inf
+        order = np.argsort(-rank, axis=None, kind="stable")
+        mass = (probability * weight[:, None]).ravel()[order]
+        position = int(np.searchsorted(np.cumsum(mass), self.coverage * weight.sum()))
+        threshold = rank.ravel()[order][min(position, len(order) - 1)]
+        return replace(self, threshold=min(float(threshold), 1.0))
+
     def labels(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
         """Return the predicted label of every row, the one with the greatest p / prior^tilt."""
         return tilted(probability, prior, self.tilt).argmax(1)
@@ -99,6 +137,16 @@ class OutOfFold:
     prior: np.ndarray
     weight: float = 1.0
     drift: np.ndarray | None = None
+
+    def of_known_classes(self) -> OutOfFold:
+        """Return the rows whose class had training labels; all rows if there are none.
+
+        No temperature can give the others a probability, but a high one would seem to.
+        """
+        is_known = self.prior[self.truth] > 0
+        if not is_known.any():
+            return self
+        return replace(self, probability=self.probability[is_known], truth=self.truth[is_known])
 
 
 @dataclass(frozen=True)
@@ -133,23 +181,23 @@ def fit_calibration(
     (A bias per class, learned from the errors of past folds, was worse on later nodes, and so were
     class proportions that EM estimates from the predictions.)
     """
-    best = _Correction(Calibration(best_temperature(folds)))
-    uncorrected = np.array([best.loss(fold) for fold in folds])
-    best_loss = _mean_log(uncorrected, folds)
+    known = [fold.of_known_classes() for fold in folds]
+    best = _Correction(Calibration(best_temperature(known)))
+    uncorrected = np.array([best.loss(fold) for fold in known])
+    best_loss = _mean_log(uncorrected, known)
     allowed = (1 + MAX_HARM) * uncorrected
     if len(folds) == 1:
         allowed = (1 - MIN_HELP) * uncorrected
     for strength in DRIFT_STRENGTHS:
-        correction = _fit_temperature(folds, strength)
-        losses = np.array([correction.loss(fold) for fold in folds])
+        correction = _fit_temperature(known, strength)
+        losses = np.array([correction.loss(fold) for fold in known])
         helps = (losses < allowed).all() and losses[-1] < (1 - CLEAR_HELP) * uncorrected[-1]
-        if helps and _mean_log(losses, folds) < best_loss:
+        if helps and _mean_log(losses, known) < best_loss:
             best = correction
-            best_loss = _mean_log(losses, folds)
+            best_loss = _mean_log(losses, known)
     calibrated = [best.apply(fold) for fold in folds]
     return replace(
         best.calibration.with_drift(drift, best.strength),
-        threshold=_set_threshold(calibrated, folds, coverage),
         coverage=coverage,
         tilt=_best_tilt(calibrated, folds, metric),
     )
@@ -230,28 +278,8 @@ def best_temperature(folds: Sequence[OutOfFold]) -> float:
         losses = [_loss(tempered(fold.probability, temperature), fold.truth) for fold in folds]
         return _mean_log(losses, folds)
 
-    best = minimize_scalar(loss, bounds=(-0.7, 1.5), method="bounded", options={"xatol": 1e-3})
+    best = minimize_scalar(loss, bounds=LOG_TEMPERATURES, method="bounded", options={"xatol": 1e-3})
     return float(np.exp(best.x))
-
-
-def _set_threshold(
-    calibrated: Sequence[np.ndarray], folds: Sequence[OutOfFold], coverage: float
-) -> float:
-    """Return the weighted (1 − coverage) quantile of the true labels' probabilities."""
-    # [rows of all folds]: the probability of the true label; rows of a fold share its weight
-    score = np.concatenate(
-        [
-            rows[np.arange(len(rows)), fold.truth]
-            for rows, fold in zip(calibrated, folds, strict=True)
-        ]
-    )
-    sizes = [len(fold.truth) for fold in folds]
-    weight = np.repeat([fold.weight / len(fold.truth) for fold in folds], sizes)
-    # the weighted share of rows up to each one, in the order of their scores
-    order = np.argsort(score)
-    below = np.cumsum(weight[order]) / weight.sum()
-    position = min(int(np.searchsorted(below, 1 - coverage)), len(score) - 1)
-    return float(score[order][position])
 
 
 def _best_tilt(calibrated: Sequence[np.ndarray], folds: Sequence[OutOfFold], metric: str) -> float:

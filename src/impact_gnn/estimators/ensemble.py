@@ -121,6 +121,22 @@ class Ensemble:
     ) -> np.ndarray:
         """Return calibrated probabilities [n, num_labels] of the target nodes, as `targets`.
 
+        Arguments are those of `mean_proba`.
+        """
+        mean = self.mean_proba(graph, nodes=nodes, cutoff=cutoff, inputs=inputs, engine=engine)
+        return self.calibration.apply(mean, self.prior)
+
+    def mean_proba(
+        self,
+        graph: GraphLike,
+        *,
+        nodes: Any = None,
+        cutoff: int | str | None = None,
+        inputs: dict[bool, Inputs] | None = None,
+        engine: Engine | None = None,
+    ) -> np.ndarray:
+        """Return the weighted mean of the members' probabilities, before calibration.
+
         `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
         `nodes` are as in `Pipeline.predict_proba`.
         """
@@ -146,7 +162,7 @@ class Ensemble:
         for pipeline, weight in zip(self.pipelines, self.weights, strict=True):
             shared = pipeline.shared_inputs(inputs, graph.masked(period), engine, only=only)
             mean += weight * pipeline.predict_rows(shared, period, requested)
-        return self.calibration.apply(mean, self.prior)
+        return mean
 
     def reach(self, graph: TemporalGraph) -> Reach:
         """Return how far in a graph the prediction of a node reads."""

@@ -19,7 +19,7 @@ MOST_ROUNDS = 200
 LEAST_ROUNDS = 20
 WORK = 6e9  # values read in one fit (rounds · classes · rows · columns): it limits the rounds
 ROWS = 100_000  # most rows for training, and for validation
-PATIENCE = 10
+PATIENCE = 5
 
 
 def rounds_of(rows: int, columns: float, num_labels: int) -> int:
@@ -104,7 +104,7 @@ class TreesHead(Head):
             "num_class": self.shape.num_labels,
             "verbosity": -1,
             "learning_rate": min(0.3, 0.1 * math.sqrt(MOST_ROUNDS / rounds)),
-            "num_leaves": 15,
+            "num_leaves": 8,  # larger trees fit the past better, and later periods worse
             "max_bin": 63,
             "min_data_in_leaf": min(20, max(2, num_rows // 50)),
             "lambda_l2": 1.0,

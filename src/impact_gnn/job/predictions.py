@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from impact_gnn.backtesting import FoldCheck
-from impact_gnn.backtesting.forecast import forecast
+from impact_gnn.backtesting.forecast import forecast, labelled_weights
 from impact_gnn.engines import Engine
 from impact_gnn.estimators import Ensemble, Inputs
 from impact_gnn.graph import TemporalGraph
@@ -32,6 +32,7 @@ def write_predictions(
     cutoff: int | str | None = None,
     inputs: dict[bool, Inputs] | None = None,
     engine: Engine | None = None,
+    probability: np.ndarray | None = None,
     checks: Sequence[FoldCheck] = (),
 ) -> PredictionSummary:
     r"""Write one row per target node, or per id in `nodes`, and summarize the predictions.
@@ -41,11 +42,13 @@ def write_predictions(
     prediction set with the coverage of the summary, its labels joined by "|" ("\|" within a name).
     Labels and ids are in the user's coding. In a `.csv` (not in a `.raw.csv`) text that a
     spreadsheet would run as a formula gets an apostrophe in front. `checks` of a back-test give
-    the expected accuracy. Outliers are looked for among all target nodes only.
+    the expected accuracy. `probability` is the model's prediction, if it is known already.
+    Outliers are looked for among all target nodes only.
     """
-    probability = model.predict_proba(
-        graph, nodes=nodes, cutoff=cutoff, inputs=inputs, engine=engine
-    )
+    if probability is None:
+        probability = model.predict_proba(
+            graph, nodes=nodes, cutoff=cutoff, inputs=inputs, engine=engine
+        )
     targets = model.targets(graph, nodes=nodes, cutoff=cutoff)
     label = model.calibration.labels(probability, model.prior)
     row = np.arange(len(targets))
@@ -78,17 +81,21 @@ def write_predictions(
     elif nodes is None:
         time = model.fitted.cutoff if cutoff is None else graph.when(cutoff)
         view = model.fitted.schema.adapted(graph, time)
+    comparable_confidence = float(
+        np.average(confidence, weights=labelled_weights(checks, confidence))
+    )
     unsure, unusual = _nodes_to_review(view, columns, targets, label)
     counts = np.bincount(label, minlength=probability.shape[1]).tolist()
-    mean_confidence = float(confidence.mean())
     return PredictionSummary(
         file=path.name,
         count=len(targets),
         labels=dict(zip(map(str, class_names.tolist()), counts, strict=True)),
-        mean_probability=mean_confidence,
+        mean_probability=float(confidence.mean()),
         histogram=np.histogram(confidence, bins=BINS, range=(0, 1))[0].tolist(),
-        accuracy=forecast(checks, mean_confidence, len(targets)),
+        comparable_confidence=comparable_confidence,
+        accuracy=forecast(checks, comparable_confidence, len(targets)),
         coverage=model.calibration.coverage,
+        threshold=model.calibration.threshold,
         set_size=float(in_sets.sum(1).mean()),
         unsure=unsure,
         unusual=unusual,

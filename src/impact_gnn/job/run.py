@@ -24,12 +24,12 @@ from impact_gnn._version import __version__
 from impact_gnn.backtesting import EFFORTS, Advice, BacktestResult, advise, backtest, with_candidate
 from impact_gnn.backtesting.effort import SMALL
 from impact_gnn.backtesting.fits import FitTask, SharedGraph, check_jobs, fit_pipeline, num_jobs
+from impact_gnn.backtesting.forecast import labelled_weights
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.diagnostics import Diagnosis, diagnose
 from impact_gnn.engines import Engine, as_engine
 from impact_gnn.estimators import (
-    Calibration,
     Candidate,
     Ensemble,
     Inputs,
@@ -209,6 +209,7 @@ class _Stages:
     store: Store
     # model inputs of the fits, reused for the predictions; by whether hops are squashed
     inputs: dict[bool, Inputs] = field(default_factory=dict)
+    probability: np.ndarray | None = None  # of the targets, if this process fitted the model
 
     def run(self, command: str | None) -> RunSummary:
         """Run the stages that are not stored yet, then write the summary and the report."""
@@ -269,6 +270,7 @@ class _Stages:
                 path,
                 inputs=self.inputs,
                 engine=engine,
+                probability=self.probability,
                 checks=tested.fold_checks,
             )
 
@@ -396,19 +398,26 @@ class _Stages:
             calibration=tested.calibration,
             prior=counts / counts.sum(),
         )
-        # The shift of class proportions depends on all targets; it is fixed here, so that later
-        # predictions of single nodes are the same.
-        if tested.calibration.strength:
-            raw = replace(ensemble, calibration=Calibration())
-            probabilities = raw.predict_proba(
-                self.view,
-                inputs=self.inputs,
-                engine=engine,
-            )
-            fixed = tested.calibration.fixed_for(probabilities, ensemble.prior)
-            ensemble = replace(ensemble, calibration=fixed)
+        ensemble = self.calibrated_for_targets(ensemble, tested, engine)
         ensemble.save(self.out / "model", card=card(summary))
         return fits
+
+    def calibrated_for_targets(
+        self, ensemble: Ensemble, tested: BacktestResult, engine: Engine
+    ) -> Ensemble:
+        """Fix what depends on all targets, so that later predictions of single nodes are the same.
+
+        That is the shift of class proportions, and the threshold of the prediction sets.
+        """
+        mean = ensemble.mean_proba(self.view, inputs=self.inputs, engine=engine)
+        fixed = ensemble.calibration.fixed_for(mean, ensemble.prior)
+        probability = fixed.apply(mean, ensemble.prior)
+        self.probability = probability
+        if tested.fold_checks:  # without folds, probabilities are not calibrated
+            label = fixed.labels(probability, ensemble.prior)
+            weight = labelled_weights(tested.fold_checks, probability[np.arange(len(label)), label])
+            fixed = fixed.covering(probability, label, weight)
+        return replace(ensemble, calibration=fixed)
 
     def fit_members(
         self, units: Sequence[tuple[Candidate, int]], tested: BacktestResult, engine: Engine

@@ -90,9 +90,11 @@ class PredictionSummary:
     count: int  # nodes that were classified
     labels: dict[str, int]  # number of predictions by class, in the user's coding
     mean_probability: float  # of the predicted class
+    comparable_confidence: float  # the same for targets such as those with labels in the past
     histogram: list[int]  # predictions by probability, in equal bins from 0 to 1
     accuracy: Estimate | None  # expected accuracy with a 90 % interval
     coverage: float  # nominal coverage of the prediction sets
+    threshold: float  # probability from which a class is in a set
     set_size: float  # mean number of classes in a set
     unsure: list[NodeToReview]  # the lowest probabilities
     unusual: list[NodeToReview]  # high probabilities with the highest outlier scores
