@@ -26,6 +26,7 @@ def available() -> int:
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
+    # It may list a number for every level of nesting; the first one counts.
     limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     return min(cores, int(limit)) if limit.isdigit() and int(limit) else cores
 
@@ -44,6 +45,7 @@ def run(
             function(*task)
         return
     with ThreadPoolExecutor(workers) as pool:
+        # Reading the results raises the exception of a task here.
         for _ in pool.map(lambda task: function(*task), tasks):
             pass
 
@@ -127,8 +129,9 @@ def mapping(array: np.ndarray) -> mmap.mmap | None:
     Changes of a private map are in its pages only, which must not be released.
     """
     base: Any = array
+    # A view refers to the array that it was cut from; the last one owns the map.
     while isinstance(base, np.ndarray):
-        if getattr(base, "mode", None) == "c":
+        if getattr(base, "mode", None) == "c":  # copy-on-write
             return None
         owner = getattr(base, "_mmap", None)
         if isinstance(owner, mmap.mmap):
@@ -145,6 +148,7 @@ def file_of(array: np.ndarray) -> str | None:
         return None
     if not array.flags.c_contiguous or not str(name).endswith(".npy"):
         return None
+    # Bytes from the beginning of the file to the first element.
     begin = array.ctypes.data - np.frombuffer(pages, np.uint8).ctypes.data
     begins_there = begin == array.offset  # type: ignore[attr-defined]
     if begins_there and begin + array.nbytes == os.path.getsize(name):
@@ -163,6 +167,7 @@ def release(*arrays: np.ndarray | None) -> None:
 def block_slices(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
     """Yield slices along an axis of about `BLOCK_BYTES`."""
     length = array.shape[axis]
+    # Entries along the axis, by the bytes of one.
     step = max(1, BLOCK_BYTES // max(1, array.nbytes // max(length, 1)))
     for begin in range(0, length, step):
         yield slice(begin, min(begin + step, length))
@@ -178,9 +183,10 @@ def blocks(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
 def free_memory() -> int:
     """Return the bytes that this process may still allocate, by its limits and control group."""
     available = _number(Path("/proc/meminfo"), "MemAvailable")
-    free = UNLIMITED if available is None else 1024 * available
+    free = UNLIMITED if available is None else 1024 * available  # in KiB there
     free = min(free, _free_address_space())
     group = Path("/sys/fs/cgroup")
+    # Control groups of version 2, then of version 1.
     for limit, used in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -201,7 +207,7 @@ def _free_address_space() -> int:
     except ImportError:  # Windows
         return UNLIMITED
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    used = _number(Path("/proc/self/statm"))
+    used = _number(Path("/proc/self/statm"))  # in pages
     if limit == resource.RLIM_INFINITY or used is None:
         return UNLIMITED
     return limit - used * mmap.PAGESIZE

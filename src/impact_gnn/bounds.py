@@ -40,16 +40,21 @@ def shift(message: Array, time: Array, *, num_slices: int = 64, seed: int = 0) -
     times, period = periods(checks.node_times("time", time, len(values)))
     last = len(times) - 1
     directions = unit_directions(values.shape[1], num_slices, seed)
+    # Messages of the last period [n, f]; it is the reference of all others.
     goal = values[period == last].astype(np.float64)
     # The root of the last period's covariance, for the Bures distance.
     eigenvalues, vectors = np.linalg.eigh(_covariance(goal))
     root = (vectors * np.sqrt(eigenvalues.clip(0))) @ vectors.T
+    # [n, slices], sorted once for all periods.
     goal_projections = sorted_projections(goal, directions)
     mean, second, sliced = np.zeros((3, len(times)))
+    # The last period is at distance 0 from itself.
     for t in range(last):
         rows = values[period == t].astype(np.float64)
         covariance = _covariance(rows)
+        # tr (A^½BA^½)^½; rounding may leave eigenvalues below 0.
         overlap = np.sqrt(np.linalg.eigvalsh(root @ covariance @ root).clip(0)).sum()
+        # tr A + tr B: variances of columns are the diagonal of a covariance.
         variance = np.trace(covariance) + goal.var(0).sum()
         mean[t] = np.linalg.norm(rows.mean(0) - goal.mean(0))
         second[t] = math.sqrt(max(variance - 2 * overlap, 0.0))
@@ -82,11 +87,13 @@ def unit_directions(columns: int, num_slices: int, seed: int) -> np.ndarray:
     if columns == 1:
         return np.ones((1, 1))
     drawn = np.random.default_rng(seed).standard_normal((columns, num_slices))
+    # Normal vectors of length 1 are uniform on the sphere.
     return drawn / np.linalg.norm(drawn, axis=0)
 
 
 def sorted_projections(values: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """Project rows on directions; every column is sorted and contiguous."""
+    # Sorted along the rows of the transpose [slices, n], which are contiguous.
     return np.sort((values.astype(np.float64, copy=False) @ directions).T, axis=1).T
 
 
@@ -102,5 +109,6 @@ def as_sample(name: str, value: Array) -> np.ndarray:
 
 
 def _covariance(values: np.ndarray) -> np.ndarray:
+    # Divided by n, as `goal.var` in `shift` is.
     deviation = values - values.mean(0)
     return deviation.T @ deviation / len(values)

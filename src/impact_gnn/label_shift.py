@@ -30,8 +30,10 @@ def saerens(
         array([0.75, 0.25])
     """
     new = np.asarray(prior, np.float64)
+    # Without rows there is nothing to estimate from, and the prior is returned.
     for _ in range(steps if len(probabilities) else 0):
         before = new
+        # E step: probabilities under the current proportions [n, Y]. M step: their mean [Y].
         new = reweighted(probabilities, ratio(new, prior)).mean(0)
         if np.abs(new - before).max() <= tolerance:
             break
@@ -60,6 +62,7 @@ def reweighted(probabilities: np.ndarray, by: np.ndarray) -> np.ndarray:
     """
     weighted = probabilities * by
     total = weighted.sum(1, keepdims=True)
+    # The inner `where` keeps rows with a sum of 0 from dividing 0 by 0.
     return np.where(total > 0, weighted / np.where(total > 0, total, 1), probabilities)
 
 
@@ -70,5 +73,6 @@ def tempered(probability: np.ndarray, temperature: float) -> np.ndarray:
         >>> tempered(np.array([[0.9, 0.1]]), 2.0).round(2).tolist()
         [[0.75, 0.25]]
     """
+    # Floored, because log 0 is not finite.
     logs = np.log(np.maximum(probability.astype(np.float64), TINY)) / temperature
     return softmax(logs, axis=1)

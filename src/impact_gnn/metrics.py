@@ -43,6 +43,7 @@ def mean_and_error(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
     """Return the mean paired difference of numbers per node, and its standard error."""
     difference = ours.astype(np.float64) - theirs
     size = len(difference)
+    # A single node has no variance; 0.25 is the largest of a number between 0 and 1.
     variance = difference.var(ddof=1) / size if size > 1 else 0.25
     # Half a node is the least error that can be measured.
     return float(difference.mean()), math.sqrt(max(variance, 0.25 / size**2))
@@ -84,11 +85,13 @@ def _true(probability: np.ndarray, truth: np.ndarray) -> np.ndarray:
 def _recalls(scored: _Scored) -> np.ndarray:
     """Return the mean recall of the classes that occur, plus the influence of each node."""
     truth = scored.truth
+    # Nodes and recall by class, [largest class + 1].
     count = np.bincount(truth)
     recall = np.bincount(truth, scored.is_hit) / np.maximum(count, 1)
     num_classes = (count > 0).sum()
     # A node moves the recall of its own class only.
     influence = (scored.is_hit - recall[truth]) / count[truth]
+    # Times n: the mean over the nodes divides by n again, and the influences sum to 0.
     return recall.sum() / num_classes + len(truth) / num_classes * influence
 
 
@@ -100,6 +103,7 @@ def _f1s(scored: _Scored) -> np.ndarray:
     label = scored.label
     truth = scored.truth
     num_labels = scored.probability.shape[1]
+    # Nodes by true class, the same plus nodes by predicted label, and F1: all [K].
     count = np.bincount(truth, minlength=num_labels)
     total = np.maximum(count + np.bincount(label, minlength=num_labels), 1)
     f1 = np.where(count > 0, 2 * np.bincount(truth, scored.is_hit, num_labels) / total, 0.0)
@@ -115,6 +119,7 @@ def _precisions(scored: _Scored) -> np.ndarray:
     count = np.bincount(truth, minlength=probability.shape[1])
     classes = np.flatnonzero(count)
     if len(count) == 2:
+        # The positive class is the rarer one among training labels, or here without a prior.
         first, second = prior if len(prior) else count
         rare = int(first >= second)
         if count[rare]:
@@ -127,6 +132,7 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
 
     Equal probabilities share a rank.
     """
+    # Positions by falling probability; negated values rise, as `searchsorted` needs.
     order = np.argsort(-probability)
     ordered = -probability[order]
     is_true = is_true[order]
@@ -139,6 +145,7 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     precision = num_true / rank
     # The effect of one more node at a position on the precision of true nodes from its tie on:
     # a true node lifts them, another lowers them.
+    # Running sums from the end, read at the first position of a tie.
     lift = np.cumsum((is_true * (1 - precision) / rank)[::-1])[::-1][first]
     lowering = np.cumsum((is_true * precision / rank)[::-1])[::-1][first]
     total = is_true.sum()
@@ -152,6 +159,7 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
 
 def _briers(scored: _Scored) -> np.ndarray:
     """Return minus the squared distance between the probabilities and the true class."""
+    # ‖p − one-hot‖² = Σ p_k² − 2·p_true + 1.
     wrong = (scored.probability.astype(np.float64) ** 2).sum(1)
     return 2 * scored.true_probability - 1 - wrong
 
@@ -251,7 +259,9 @@ class Scoring:
     def weights(self, label: np.ndarray) -> np.ndarray:
         """Return weights of rows so that all classes count the same; 1 on average."""
         prior = np.array(self.prior)
+        # Weight by class [K]; a class without labels gets a finite one that no row reads.
         weight = 1 / ((prior > 0).sum() * np.where(prior > 0, prior, 1.0))
+        # A label of −1 reads the last class in `weight[label]`, and is replaced by 1.
         return np.where(label >= 0, weight[label], 1.0)
 
     def without_class_weights(self, probability: np.ndarray) -> np.ndarray:
@@ -262,6 +272,7 @@ class Scoring:
         if not self.balanced:
             return probability
         prior = np.array(self.prior, probability.dtype)
+        # [n, K] · [K], then every row is divided by its sum.
         weighted = probability * np.maximum(prior, prior[prior > 0].min())
         total = weighted.sum(1, keepdims=True)
         return weighted / np.maximum(total, np.finfo(weighted.dtype).tiny)

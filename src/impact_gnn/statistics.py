@@ -39,9 +39,11 @@ class Scale:
     @classmethod
     def fit(cls, values: np.ndarray | Iterable[np.ndarray]) -> Scale:
         """Fit the scale of a matrix [n, f], or of consecutive blocks of its rows."""
+        # Of the rows so far: their number, and by column mean, squared deviations, largest |x|.
         count = 0
         mean = squares = largest = np.zeros(1)
         blocks = [values] if isinstance(values, np.ndarray) else values
+        # A column with infinite values becomes NaN here, and gets scale 1 at the end.
         with np.errstate(invalid="ignore", over="ignore"):
             for part in chain.from_iterable(map(_parts, blocks)):
                 # Mean and squared deviations of the part, merged with those so far.
@@ -51,12 +53,14 @@ class Scale:
                 largest = np.maximum(largest, np.abs(wide).max(0))
                 wide -= part_mean
                 step = part_mean - mean
+                # Chan et al.: the distance of both means adds to the squares of the union.
                 between = step * step * (count * len(part) / new_count)
                 squares = squares + (wide * wide).sum(0) + between
                 mean = mean + step * (len(part) / new_count)
                 count = new_count
             if count == 0:
                 raise InputError("no rows to estimate a scale from; pass at least one.")
+            # Divided by n, not n − 1.
             std = np.sqrt(squares / count)
         return cls(mean, np.where(np.isfinite(std) & (std > CONSTANT * largest), std, 1.0))
 
@@ -65,6 +69,7 @@ class Scale:
         scaled = np.empty(values.shape, np.float64 if values.dtype == np.float64 else np.float32)
         start = 0
         for part in _parts(values):
+            # In float64, as the mean is; the assignment below rounds to the type of the result.
             deviation = (part - self.mean) / self.scale
             rows = slice(start, start + len(part))
             scaled[rows] = np.clip(deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
@@ -73,6 +78,7 @@ class Scale:
 
 
 def _parts(values: np.ndarray) -> Iterator[np.ndarray]:
+    # Rows of a block with about `BLOCK` elements, at least one where rows are very wide.
     rows = max(1, BLOCK // max(1, values.shape[1]))
     return (values[start : start + rows] for start in range(0, len(values), rows))
 
@@ -126,13 +132,16 @@ def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> 
     they agree.
     """
     value = np.asarray(values, dtype=np.float64)
+    # An error of 0 would be an infinite weight.
     error = np.maximum(np.asarray(errors, dtype=np.float64), 1e-12)
     if len(value) == 0:
         raise InputError("no folds to combine; pass at least one.")
     # τ² from the weighted variance about the fixed-effects mean.
     fixed = error**-2
     center = float((fixed * value).sum() / fixed.sum())
+    # Cochran's Q: folds − 1 on average if all folds have the same true value.
     variance = float((fixed * (value - center) ** 2).sum())
+    # The divisor of DerSimonian and Laird; with one fold it is 0.
     scale = float(fixed.sum() - (fixed**2).sum() / fixed.sum())
     between = max(0.0, (variance - (len(value) - 1)) / scale) if scale > 0 else 0.0
     # The random-effects mean and its two standard errors.
@@ -141,12 +150,14 @@ def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> 
     plain_error = float(weight.sum() ** -0.5)
     if len(value) == 1 or between == 0:
         return _estimate(mean, plain_error, level, None)
+    # Hartung and Knapp's error, from the spread of the folds about the mean.
     observed_variance = float((weight * (value - mean) ** 2).sum())
     observed = math.sqrt(observed_variance / ((len(value) - 1) * float(weight.sum())))
     # Student's quantile suits the observed error; it is capped so that three folds can still
     # decide something.
     normal = float(stats.norm.ppf(0.5 + level / 2))
     student = float(stats.t.ppf(0.5 + level / 2, len(value) - 1))
+    # Never narrower than the normal interval.
     half = max(min(student, 2 * normal) * observed, normal * plain_error)
     return Estimate(mean, max(observed, plain_error), mean - half, mean + half)
 

@@ -34,6 +34,7 @@ def mmp(times: Array) -> np.ndarray:
                [1., 1.]])
     """
     times = checks.sorted_times("times", times)
+    # Rows are target times, columns source times.
     return (times[None, :] <= times[:, None]).astype(np.float64)
 
 
@@ -62,6 +63,7 @@ def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.
     reach = times[-1] - times
     if border == "both":
         reach = np.minimum(reach, times - times[0])
+    # Between target time (row) and source time (column), [T, T].
     distance = np.abs(times[None, :] - times[:, None])
     # Beyond it only one side has neighbours, which stand in for the other.
     doubled = distance > reach[:, None]
@@ -109,7 +111,9 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     index = index.reshape(distance.shape)
     # Counts by time and distance, [T, D].
     by_distance = np.zeros((size, len(deltas)))
+    # Counts [T] of source times serve every row; a table [T, T] is added as it is.
     np.add.at(by_distance, (np.arange(size)[:, None], index), counted)
+    # All counts of a target time, [T, 1].
     total = by_distance.sum(1, keepdims=True)
     if total[-1] == 0:
         raise InputError(
@@ -118,7 +122,9 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
         )
     # Ratios of the shares at the last time and at the own time.
     share = np.divide(by_distance, total, out=np.zeros_like(by_distance), where=total > 0)
+    # The share at the own target time of every pair's distance, [T, T].
     own = np.take_along_axis(share, index, axis=1)
+    # `share[-1][index]` is the share of the same distance at the last time.
     table = np.divide(share[-1][index], own, out=np.ones_like(own), where=own > 0)
     return table if cap is None else np.minimum(table, cap)
 
@@ -193,6 +199,7 @@ def normalize_rows(weight: Array, target: Array, num_targets: int) -> Array:
         array([0.6666667 , 0.33333334, 1.        ], dtype=float32)
     """
     if is_torch(weight) and (weight.requires_grad or weight.device.type != "cpu"):
+        # Differentiable or not in CPU memory: sums by torch, in the tensor's own type.
         empty = xp(weight).zeros(num_targets, dtype=weight.dtype, device=weight.device)
         total = empty.index_add(0, target.long(), weight)
     else:
@@ -200,4 +207,5 @@ def normalize_rows(weight: Array, target: Array, num_targets: int) -> Array:
         values = to_numpy(weight)
         sums = np.bincount(to_numpy(target), values, num_targets)
         total = convert_like(sums.astype(values.dtype, copy=False), weight)
+    # A target whose weights sum to 0 is divided by 1, and its edges keep weight 0.
     return weight / where(total == 0, 1.0, total)[target]

@@ -35,6 +35,7 @@ def to_numpy(value: Array) -> np.ndarray:
     value = value.detach()
     if value.is_quantized:
         value = value.dequantize()
+    # numpy has dense arrays only.
     if value.layout != xp(value).strided:
         value = value.to_dense()
     if value.is_floating_point() and value.element_size() < 4 and value.dtype != xp(value).float16:
@@ -57,6 +58,7 @@ def where(condition: Array, value: Array, other: Array) -> Array:
 def clipped_sqrt(value: Array) -> Array:
     """√max(value, 0), with gradient zero (not NaN) where it is clipped."""
     positive = value > 0
+    # Gradients flow through both branches of `where`, so √ gets a harmless 1 where clipped.
     return where(positive, xp(value).sqrt(where(positive, value, 1.0)), 0.0)
 
 
@@ -65,9 +67,11 @@ def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low = int(time.min())
     high = int(time.max())
     if high - low < max(65536, 2 * len(time)):  # a table over the whole range beats a sort
+        # Position of each entry in the range low .. high.
         offset = time.astype(np.int64) - low
         present = np.bincount(offset) > 0
         times = np.flatnonzero(present) + low
+        # The running number of present times is the position of a time.
         return times, (np.cumsum(present) - 1).astype(smallest_unsigned(len(times)))[offset]
     times, index = np.unique(time, return_inverse=True)
     return times, index.astype(smallest_unsigned(len(times)))
@@ -120,6 +124,7 @@ def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: 
     """Look up `table[row[target[e]], column[source[e]]]` for every edge e, as float32."""
     table = table.astype(np.float32)
     if is_torch(source) and source.device.type != "cpu":
+        # On another device torch indexes there; in CPU memory the numba kernel does.
         if not is_torch(row):
             row = convert_like(row.astype(np.int64), source)
         if not is_torch(column):

@@ -27,10 +27,12 @@ def moments(
     """Compute `_array.group_moments`."""
     values = np.asarray(values)
     count, pivot = _first_rows(values, group, num_groups)
+    # Empty groups are divided by 1.
     size = np.maximum(count, 1)[:, None]
     # Sums of deviations from the first row of a group, and of their squares.
     total, squares = _sum_parts(_add_deviations, (values, group, pivot))
     mean = np.where(count[:, None] > 0, pivot + total / size, 0.0)
+    # Σ(x − mean)² = Σd² − (Σd)²/n for deviations d from the pivot; not below 0.
     return count, mean, np.maximum(squares - total**2 / size, 0.0)
 
 
@@ -66,6 +68,7 @@ def run_parts(
     kernel: Callable[..., None], num_rows: int, num_elements: int, arrays: tuple[Any, ...]
 ) -> None:
     """Call `kernel((first, last), *arrays)` for parts of the rows, in threads."""
+    # Parts depend on the shape alone, not on the number of threads.
     spans = _spans(num_rows, min(MOST_PARTS, num_elements // PART))
     _native.run(kernel, [(span, *arrays) for span in spans], None)
 
@@ -76,9 +79,11 @@ def _sum_parts(kernel: Callable[..., None], arrays: tuple[np.ndarray, ...]) -> n
     # Few enough parts that their sums are smaller than the values.
     most = min(len(values) // (16 * max(len(origin), 1)), values.size // PART)
     spans = _spans(len(values), min(MOST_PARTS, most))
+    # [parts, 2, G, f]: every part has its own sums, so threads do not share memory.
     sums = np.zeros((len(spans), 2, *origin.shape))
     tasks = [(span, *arrays, part) for span, part in zip(spans, sums, strict=True)]
     _native.run(kernel, tasks, None)
+    # In the order of the parts, for the same bits in every run.
     for part in sums[1:]:
         sums[0] += part
     return sums[0]
@@ -138,6 +143,7 @@ def _affine(rows, values, group, tables, out):  # type: ignore[no-untyped-def]
     origin, scale, goal = tables
     columns = np.uint64(values.shape[1])
     for i in range(rows[0], rows[1]):
+        # Also valid without a group, since unsigned numbers cannot be −1.
         g = np.uint64(max(group[i], 0))
         if group[i] < 0:
             for j in range(columns):

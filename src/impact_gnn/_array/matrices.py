@@ -22,6 +22,7 @@ def scatter(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarr
     width = values.shape[1]
     total = np.zeros((len(mean), width, width))
     for g, rows in _blocks(group, len(mean)):
+        # Subtracted in float64, multiplied in the storage type.
         deviation = (values[rows] - mean[g]).astype(values.dtype)
         total[g] += deviation.T @ deviation
     return total
@@ -32,8 +33,10 @@ def apply(
 ) -> np.ndarray:
     """Compute `A_g (x − center_g) + center_g` row by row; rows of negative groups do not change."""
     out = np.array(values, order="C")
+    # Rows are vectors: x Aᵀ in place of A x.
     turned = np.swapaxes(maps, 1, 2).astype(values.dtype, copy=False)
     for g, rows in _blocks(group, len(maps)):
+        # Only the rows of this block: no copy of the whole matrix.
         deviation = (values[rows] - center[g]).astype(values.dtype)
         out[rows] = deviation @ turned[g] + center[g]
     return out
@@ -41,6 +44,7 @@ def apply(
 
 def family_means(values: np.ndarray, group: np.ndarray, family: np.ndarray) -> np.ndarray:
     """Return the mean [G, f] over the rows of every group's family."""
+    # [G] and [G, f]; then sums over the groups of a family.
     count, mean, _ = group_kernels.moments(values, group, len(family))
     num_families = family.max() + 1
     size = np.zeros(num_families)
@@ -55,19 +59,24 @@ def transport(
 ) -> tuple[Any, tuple[Any, ...]]:
     """Compute `_array.spd_transport` and the inputs of its gradient; `lib` is numpy or torch."""
     source_floor, goal_floor = floors
+    # Γ = L Lᵀ with L = basis·√eigenvalues, which are raised to their floor.
     values, basis = lib.linalg.eigh(goal)
     raised = lib.maximum(values, goal_floor[..., None])
     half = basis * lib.sqrt(raised)[..., None, :]
+    # Lᵀ Σ L for the K covariances of each goal, [..., K, f, f].
     turned = lib.swapaxes(half, -1, -2)[..., None, :, :] @ source @ half[..., None, :, :]
     gamma, inner = lib.linalg.eigh(turned)
     # From here on in the type of the maps, but not before: the eigenvalues of Lᵀ Σ L span twice as
     # many orders of magnitude as those of Σ, while maps are sums of positive parts.
     inner = lib.asarray(inner, dtype=dtype)
+    # F = L V: its columns diagonalise Γ and Σ at once.
     frame = lib.asarray(half, dtype=dtype)[..., None, :, :] @ inner
     # γ_k = f_kᵀ Σ f_k is at least floor·‖f_k‖² where the eigenvalues of Σ are at least floor.
     least = source_floor[..., None] * (frame * frame).sum(-2)
+    # 1 where an eigenvalue is above its floor; floored ones have no gradient.
     follows = lib.asarray(gamma >= least, dtype=dtype)
     gamma = lib.asarray(lib.maximum(gamma, least), dtype=dtype)
+    # A = F γ^-½ Fᵀ, from two factors with γ^-¼, so that it is symmetric.
     scaled = frame / (gamma**0.25)[..., None, :]
     maps = scaled @ lib.swapaxes(scaled, -1, -2)
     return maps, (values, raised, basis, inner, gamma, frame, follows)
@@ -75,6 +84,7 @@ def transport(
 
 def _blocks(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarray]]:
     """Yield every group with its row numbers, in blocks of at most `BLOCK`."""
+    # Rows sorted by group; negative groups come first, before `starts[0]`.
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(num_groups + 1))
     for g in np.flatnonzero(np.diff(starts)):

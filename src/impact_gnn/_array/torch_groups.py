@@ -25,6 +25,7 @@ def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tenso
     index = group[is_grouped].long()
     empty = torch.zeros(num_groups, values.shape[1], dtype=torch.float64, device=values.device)
     count = torch.bincount(index, minlength=num_groups).double()
+    # Two passes: the means [G, f], then squares of deviations from them.
     mean = empty.index_add(0, index, rows) / count.clamp(min=1)[:, None]
     return count, mean, empty.index_add(0, index, (rows - mean[index]).square())
 
@@ -37,6 +38,7 @@ def group_affine(
     if _shares_memory(values):
         tables = (origin.double(), scale.double().expand_as(origin), goal.double())
         return _Affine.apply(values, group, *tables)
+    # Rows without a group read entry 0, and are put back by `where`.
     row = group.clamp(min=0).long()
     moved = (values - origin[row]) * scale[row] + goal[row]
     return torch.where((group >= 0)[:, None], moved.to(values.dtype), values)
@@ -48,6 +50,7 @@ def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
     work = _at_least_float32(values)
     deviation = group_affine(work, group, mean, torch.ones_like(mean), torch.zeros_like(mean))
     order, sizes = _sorted_by_group(group, num_groups)
+    # The first piece are rows without a group.
     _, *pieces = deviation.index_select(0, order).split(sizes)
     return torch.stack([piece.mT @ piece for piece in pieces]).double()
 
@@ -66,6 +69,7 @@ def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -
     # One product per group, in the order of the groups. The first piece are rows without a group.
     order, sizes = _sorted_by_group(group, len(maps))
     rest, *pieces = deviation.index_select(0, order).split(sizes)
+    # Transposed, because rows are vectors.
     matrices_of_group = maps.to(work.dtype).mT.unbind()
     turned = [piece @ matrix for piece, matrix in zip(pieces, matrices_of_group, strict=True)]
     rows = torch.empty_like(work).index_copy(0, order, torch.cat([rest, *turned]))
@@ -82,6 +86,7 @@ def _at_least_float32(values: Tensor) -> Tensor:
 
 def _sorted_by_group(group: Tensor, num_groups: int) -> tuple[Tensor, list[int]]:
     """Return row numbers by group, and the number of rows without a group and of each group."""
+    # Shifted by one: group −1 is counted at 0.
     sizes = torch.bincount(group.long() + 1, minlength=num_groups + 1)
     return torch.argsort(group, stable=True), sizes.tolist()
 
@@ -125,10 +130,12 @@ class _Affine(Function):
         values, group, origin, scale, _ = (part.detach().numpy() for part in ctx.saved_tensors)
         upstream = grad.contiguous().numpy()
         zeros = np.zeros(origin.shape)
+        # dL/dx = upstream·scale; rows without a group pass the gradient unchanged.
         by_values = torch.from_numpy(group_kernels.affine(upstream, group, zeros, scale, zeros))
         if not any(ctx.needs_input_grad[2:]):
             return by_values, None, None, None, None
         total, dot = group_kernels.group_dot(upstream, values, group, origin)
+        # Gradients of origin, scale and goal, [G, f] each.
         by_tables = map(torch.from_numpy, (-scale * total, dot, total))
         return by_values, None, *by_tables
 
@@ -174,6 +181,7 @@ class Transport(Function):
 
 def _floor_slope(values: Tensor, raised: Tensor) -> Tensor:
     """Return difference quotients of floored eigenvalues: 1 above the floor, 0 below."""
+    # Differences of all pairs of eigenvalues before and after the floor, [..., f, f].
     step = values[..., :, None] - values[..., None, :]
     raised_step = raised[..., :, None] - raised[..., None, :]
     follows = (raised == values).to(values.dtype)

@@ -39,6 +39,7 @@ def by_period(message: Array, time: Array) -> tuple[Array, int]:
     node_time = checks.node_times("time", time)
     as_message(message, len(node_time))
     times, period = periods(node_time)
+    # Signed: kernels read a negative group as none.
     return convert_like(period.astype(np.int32), message), len(times)
 
 
@@ -54,6 +55,7 @@ def standardize_by(message: Array, period: Array, num_periods: int) -> Array:
 
 def apply_center(message: Array, period: Array, moments: Moments) -> Array:
     """Move rows to the overall mean by moments per period: the second pass of `center`."""
+    # Ones [T] and the overall mean [T, f], in the library and on the device of the moments.
     scale = moments.count * 0 + 1
     goal = moments.mean * 0 + moments.overall()
     return group_affine(message, period, moments.mean, scale, goal)
@@ -63,9 +65,11 @@ def apply_standardize(message: Array, period: Array, moments: Moments) -> Array:
     """Move and scale rows by moments per period: the second pass of `standardize`."""
     # Variances of columns within all periods [f], and in each period [T, f].
     freedom = where(moments.count > 1, moments.count - 1, 0.0)
+    # Degrees of freedom of all periods; where there are none, 1 avoids 0 / 0.
     total = freedom.sum()
     pooled = moments.squares.sum(0) / where(total > 0, total, 1.0)
     own = moments.squares / where(freedom > 0, freedom, 1.0)[:, None]
+    # Columns that are constant in a period keep scale 1, and their gradient stays finite.
     scale = where(own > 0, clipped_sqrt(pooled / where(own > 0, own, 1.0)), 1.0)
     goal = moments.mean * 0 + moments.overall()
     return group_affine(message, period, moments.mean, scale, goal)

@@ -29,6 +29,7 @@ class JJSums:
         """Sum a block of columns, from the moments of all its rows grouped as in `Communities`."""
         # The last group are the targets, the others are [T, Y].
         size = moments.count[:-1].reshape(-1, num_labels)
+        # [T, Y, f], f being the columns of this block.
         mean = moments.mean[:-1].reshape(len(size), num_labels, -1)
         count = size.sum(1)
         # Means of periods [T, f], and squared distances of community means from them [T, Y].
@@ -36,6 +37,7 @@ class JJSums:
         distance = ((mean - period_mean[:, None]) ** 2).sum(2)
         return cls(
             count=count,
+            # Over the labels of a period and the columns of the block, [T].
             within=moments.squares[:-1].reshape(len(size), -1).sum(1),
             between=(size * distance).sum(1),
             num_targets=moments.count[-1],
@@ -44,6 +46,7 @@ class JJSums:
 
     def merge(self, other: JJSums) -> JJSums:
         """Add the sums of two blocks of columns of the same rows."""
+        # Counts are not added: the rows are the same.
         return replace(
             self,
             within=self.within + other.within,
@@ -58,8 +61,11 @@ class JJSums:
         within communities.
         """
         measurable = (self.count > 1) & (self.within > 0) & (self.num_targets > 1)
+        # Variance of the targets, summed over columns.
         goal = self.spread / where(self.num_targets > 1, self.num_targets - 1, 1.0)
+        # Variances within and between communities of a period have the same divisor n − 1, [T].
         freedom = where(self.count > 1, self.count - 1, 1.0)
+        # Where α is undefined, 1 avoids 0 / 0 and its NaN gradient.
         square = (goal - self.between / freedom) / where(measurable, self.within / freedom, 1.0)
         return where(measurable, clipped_sqrt(square), 1.0)
 

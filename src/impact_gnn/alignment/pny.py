@@ -114,8 +114,11 @@ def coefficients(
             f"table has shape {weights.shape} for {size} times; pass one row and column per time."
         )
     weights = weights.astype(np.float64)
+    # Weight of all neighbours of a community, [Y, T].
     total = connectivity.label_mass(weights).sum(2)
+    # Squared weights by label of the neighbour [Y, T, Y]: a variance scales with squares.
     squares = connectivity.label_mass(weights**2)
+    # [Y, T, 1]; it is 0 where no neighbour was counted.
     scale = (total**2 * _mean_degree(communities, num_labels, degree))[:, :, None]
     return np.divide(squares, scale, out=np.zeros_like(squares), where=scale > 0)
 
@@ -149,11 +152,15 @@ def pny_by(
     labelled = to_numpy(communities.labelled)
     needed = np.flatnonzero(np.bincount(labelled[labelled >= 0] // num_known, minlength=num_times))
     if not len(needed):
+        # No labelled rows, so nothing to map: a copy.
         return message + 0
+    # [Y, f·f].
     flat = covariance.reshape(num_labels, -1)
+    # [known labels · needed periods, Y] @ [Y, f·f].
     mixed = convert_like(weights[:num_known, needed].reshape(-1, num_labels), message) @ flat
     mixed = mixed.reshape(num_known, -1, width, width)
     goal = (convert_like(weights[:num_known, -1], message) @ flat).reshape(num_known, width, width)
+    # Maps have the type of the message; half precision is too coarse for them.
     maps = transport_maps(mixed, goal, message if message.dtype.itemsize >= 4 else mixed)
     # 3. Maps are ordered by label, then by needed period; communities by period, then label.
     # Community t·num_known + y therefore has map y·len(needed) + position of t. Rows are mapped
@@ -167,7 +174,9 @@ def pny_by(
 
 def label_covariances(previous: Array, by_label: Array, num_labels: int) -> Array:
     """Compute the covariance of the labelled rows of every label [Y, f, f]; zero below two rows."""
+    # Labelled rows of every label, [Y].
     counts = np.bincount(to_numpy(by_label)[to_numpy(by_label) >= 0], minlength=num_labels)
+    # 1 / (n − 1), or 0 where a label has too few rows for a covariance.
     share = np.where(counts > 1, 1.0 / np.maximum(counts - 1, 1), 0.0)
     return group_scatter(previous, by_label, num_labels) * convert_like(
         share[:, None, None], previous
@@ -193,7 +202,7 @@ def transport_maps(mixed: Array, goal: Array, reference: Array) -> Array:
     """
     identity = convert_like(np.eye(mixed.shape[-1]), mixed)
     # Mean eigenvalues [Y, T] and [Y].
-    size = _mean_eigenvalue(mixed)
+    size = _mean_eigenvalue(mixed)  # [Y, T]
     goal_size = _mean_eigenvalue(goal)
     goal_known = goal_size > 0
     known = (size > 0) & goal_known[:, None]
@@ -210,6 +219,7 @@ def transport_maps(mixed: Array, goal: Array, reference: Array) -> Array:
 
 
 def _mean_eigenvalue(batch: Array) -> Array:
+    # The trace is the sum of the eigenvalues.
     return xp(batch).einsum("...ii->...", batch) / max(batch.shape[-1], 1)
 
 
@@ -226,6 +236,7 @@ def _mean_degree(communities: Communities, num_labels: int, degree: Array | None
             f"degree has shape {node_degree.shape} for {len(group)} nodes; "
             f"pass one number per node."
         )
+    # Labelled nodes and targets; other nodes are in no group.
     is_grouped = group >= 0
     node_degree = node_degree[is_grouped].astype(np.float64)
     count = np.bincount(group[is_grouped], minlength=communities.num_groups).astype(np.float64)
@@ -233,9 +244,11 @@ def _mean_degree(communities: Communities, num_labels: int, degree: Array | None
     # The last group are the targets, the others are [T, Y].
     count_yt = count[:-1].reshape(num_times, num_known).T
     total_yt = total[:-1].reshape(num_times, num_known).T
+    # Mean degree of the labelled nodes of a time, [T].
     by_time = total_yt.sum(0) / np.maximum(count_yt.sum(0), 1)
     # The degree of a label relative to that of all labels at the times of its nodes.
     expected = (count_yt * by_time).sum(1)
+    # Labels without labelled nodes have the ratio 1.
     ratio = np.ones(num_labels)
     np.divide(total_yt.sum(1), expected, out=ratio[:num_known], where=expected > 0)
     # Communities without nodes have the mean of their time (without labels: of the targets) times

@@ -43,6 +43,7 @@ class Communities:
             raise InputError("target marks no node; mark the nodes at or after the cutoff.")
         known = checks.array("label", label)
         # Labels of targets are blanked before anything reads them.
+        # Arrays of another type or size are refused by the check that follows.
         if known.dtype.kind in "iuf" and known.size == num_nodes:
             known = np.where(is_target, known.dtype.type(0), known.reshape(-1))
         known = checks.labels("label", known, num_nodes)
@@ -103,7 +104,7 @@ class Moments:
         count = self.count + other.count
         # The pairwise update of means and squares by Chan et al.: exact in any order of blocks.
         share = (other.count / where(count > 0, count, 1.0))[:, None]
-        step = other.mean - self.mean
+        step = other.mean - self.mean  # [G, f]
         squares = self.squares + other.squares + step * step * self.count[:, None] * share
         return Moments(count, self.mean + step * share, squares)
 

@@ -71,6 +71,7 @@ def relative_connectivity(
         raise InputError("time is empty, so there are no nodes; pass one time per node.")
     known = checks.labels("label", label, len(moment))
     times, period = periods(moment)
+    # Times before the cutoff; they are the first ones of `times`.
     num_known = int(np.searchsorted(times, cutoff))
     # Groups by distance take a few numbers for every two times.
     checks.fits(
@@ -78,6 +79,7 @@ def relative_connectivity(
         64 * len(times) ** 2,
         checks.FEWER_PERIODS,
     )
+    # One number per node for its label and period [N]; later labels count as unknown.
     code = codes(known, period, num_labels=num_labels, num_times=len(times), num_known=num_known)
     pairs = count_pairs(edge_index, code, num_labels * len(times), len(times))
     if pairs.known.nnz == 0:

@@ -44,6 +44,7 @@ def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times:
         (array([1, 0, 1, 0]), array([0, 1]))
     """
     source, target = _rows(edge_index, len(code))
+    # Codes with a known label (S), then codes of unlabelled nodes (T).
     width = num_states + num_times
     if width * width > HISTOGRAM_CELLS:
         checks.edges("edge_index", edge_index, len(code), len(code))
@@ -52,6 +53,7 @@ def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times:
     parts = 1
     if width * width <= PRIVATE_CELLS:
         parts = min(_native.available(), 1 + len(source) // PART)
+    # One flat histogram [width, width] per part; int32 suffices below 2³¹ edges.
     counts = np.zeros((parts, width * width), np.int32 if len(source) < 1 << 31 else np.int64)
     outside = np.zeros((parts, 1), bool)
     sources = np.array_split(source, parts)
@@ -62,6 +64,7 @@ def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times:
     if outside.any():
         checks.edges("edge_index", edge_index, len(code), len(code))
     total = counts[0] if parts == 1 else counts.sum(0, dtype=np.int64)
+    # Rows of targets without a known label are dropped.
     table = total.reshape(width, width)[:num_states]
     return Pairs(
         known=sparse.csr_array(table[:, :num_states], dtype=np.int64),
@@ -76,11 +79,13 @@ def _count_sparsely(
     total = sparse.csr_array((num_states, num_states + num_times), dtype=np.int64)
     for start in range(0, len(source), EDGE_BLOCK):
         block = slice(start, start + EDGE_BLOCK)
+        # Rows are states of targets, columns codes of sources.
         row = code[target[block]]
         column = code[source[block]]
         is_known = row < num_states
         ones = np.ones(np.count_nonzero(is_known), np.int64)
         pairs = (row[is_known], column[is_known])
+        # Entries of the same place are added.
         total += sparse.coo_array((ones, pairs), shape=total.shape).tocsr()
     return Pairs(known=total[:, :num_states].tocsr(), unknown=total[:, num_states:].tocsr())
 
@@ -88,6 +93,7 @@ def _count_sparsely(
 def _rows(edge_index: Array, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Return contiguous sources and targets; the counting pass checks their range."""
     edges = checks.array("edge_index", edge_index)
+    # Anything but int32 or int64 [2, E] is converted, or refused with a reason.
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in (np.int32, np.int64):
         edges = checks.edges("edge_index", edge_index, num_nodes, num_nodes).astype(
             np.int64, copy=False
@@ -113,6 +119,7 @@ def _count_edges(code, width, source, target, counts, outside):  # type: ignore[
             outside[0] = True
             return
         for i in range(size):
+            # State of the target, code of the source, and their cell in the flat histogram.
             row = code[np.uint64(tgt[i])]
             column = code[np.uint64(src[i])]
             keys[i] = np.uint32(row) * np.uint32(width) + np.uint32(column)
@@ -134,6 +141,7 @@ def codes(
             f"{num_labels} labels × {num_times} times are too many combinations to count "
             f"(at most {MAX_CODES}); bin the times or merge labels."
         )
+    # Labels from the cutoff on are hidden before they are read.
     past_label = np.where(period < num_known, label, -1)
     if past_label.max(initial=-1) >= num_labels:
         node = int(np.argmax(past_label >= num_labels))
@@ -141,5 +149,6 @@ def codes(
             f"label is {label[node]} at node {node}, but there are {num_labels} classes; "
             f"labels run from 0 to {num_labels - 1}."
         )
+    # An unknown label is class number Y, which gives the codes from S = Y·T on.
     past_label[past_label < 0] = num_labels
     return (past_label * num_times + period).astype(np.min_scalar_type(size - 1))

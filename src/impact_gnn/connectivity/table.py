@@ -92,8 +92,11 @@ class RelativeConnectivity:
         self._refuse_above("label_mass", self._num_states * self.num_labels)
         # Counted entries, summed over the times of the source.
         row, column, share = _entries(self._counted_part)
+        # A state is label·T + period, so the remainder is the period, the quotient the label.
         weight = share * omega[row % size, column % size]
+        # Flat index in [Y, T, Y].
         place = row * self.num_labels + column // size
+        # [Y·T·Y], entries of the same place added up.
         mass = np.bincount(place, weight, self._num_states * self.num_labels)
         mass = mass.reshape(self.num_labels, size, self.num_labels)
         # The rest comes from ĝ: all times, or in rows with counts the target times only.
@@ -101,6 +104,7 @@ class RelativeConnectivity:
         target_times = self._by_distance(omega, self.num_known)
         for label, g in enumerate(self._filled):
             is_counted = self._from_counts[label][:, None]
+            # [T, D] @ [D, Y]: mass by target time and label of the neighbour.
             rest = np.where(is_counted, target_times @ g, all_times @ g)
             mass[label] += rest * self._inverse_total[label][:, None]
         return mass
@@ -142,9 +146,11 @@ class RelativeConnectivity:
             # ... and unlabelled ones in cells that have labelled neighbours.
             state, period, unknown = _entries(self.pairs.unknown)
             unknown_cell = state * size + period
+            # Cells without labelled neighbours are not in `cells`, and are left out.
             position = np.searchsorted(cells, unknown_cell)
             is_shared = cells[np.minimum(position, len(cells) - 1)] == unknown_cell
             unlabelled = np.bincount(position[is_shared], unknown[is_shared], len(cells))
+            # A labelled count grows by its share of the unlabelled neighbours of the cell.
             counts = _grouped(count * (1 + unlabelled / labelled)[cell], row, column, counts.shape)
         return _divided(counts, self._degree)
 
@@ -154,11 +160,13 @@ class RelativeConnectivity:
         size = len(self.times)
         past = self.times[: self.num_known]
         row, column, share = _entries(self._shares)
+        # Edges within a period give f̂, [Y, T].
         same = row % size == column % size
         f = np.bincount(row[same], share[same], self._num_states).reshape(self.num_labels, size)
         if self.form == "printed":
             # Σ_t f̂(y, t) over t with t+Δ before the cutoff, by a running sum, and over all t.
             running = np.pad(np.cumsum(f[:, : self.num_known], axis=1), ((0, 0), (1, 0)))
+            # How many known times t have t + Δ among the known times, by Δ [D].
             up = np.searchsorted(past, past[-1] - self.deltas, side="right")
             return running[:, up] + running[:, -1:]
         # A label without neighbours of its own time has no f̂; its periods then count alike.
@@ -167,6 +175,7 @@ class RelativeConnectivity:
         # in the numerator.
         t, s = (index.ravel() for index in np.indices((self.num_known, self.num_known)))
         twice = np.where(t == s, 2.0, 1.0)
+        # How often f̂(y, t) enters the sum of a distance, [T, D].
         terms = _grouped(twice, t, self._distance[t, s], (size, len(self.deltas)))
         return (terms.T @ f.T).T
 
@@ -182,6 +191,7 @@ class RelativeConnectivity:
         twice = np.where(distance == 0, 2.0, 1.0)
         # Times are summed out.
         place = np.ravel_multi_index((row // size, distance, column // size), shape)
+        # [Y, D, Y].
         total = np.bincount(place, share * twice, math.prod(shape)).reshape(shape)
         scale = self._scale[:, :, None]
         return np.divide(total, scale, out=np.zeros(shape), where=scale > 0)
@@ -199,6 +209,7 @@ class RelativeConnectivity:
                 # Constant beyond the last: a decaying g lies between that and zero, and decay is
                 # mostly slow.
                 place = np.interp(self.deltas, self.deltas[observed], np.arange(len(observed)))
+                # Positions of the observed Δ on both sides, and how far between them each Δ lies.
                 below = place.astype(np.int64)
                 above = np.minimum(below + 1, len(observed) - 1)
                 weight = (place - below)[:, None]
@@ -220,6 +231,7 @@ class RelativeConnectivity:
     def _by_distance(self, omega: np.ndarray, first: int) -> sparse.csr_array:
         """Sum Ω[t, t̃] over the t̃ from position `first` on at distance Δ from t, CSR [T, D]."""
         size = len(self.times)
+        # All target times, and the source times from `first` on.
         t, s = (index.ravel() for index in np.indices((size, size))[:, :, first:])
         weight = omega[t, s].astype(np.float64)
         return _grouped(weight, t, self._distance[t, s], (size, len(self.deltas)))
@@ -238,6 +250,7 @@ class RelativeConnectivity:
             return self._shares
         # The mass of the known times is 1 minus that of the target times. Rows then sum to 1.
         mass = (1 - self._total(self.num_known) * self._inverse_total).ravel()
+        # Divided by sum / mass, a row sums to its mass.
         zeros = np.zeros(self._num_states)
         scale = np.divide(self._shares.sum(1), mass, out=zeros, where=mass > 0)
         return _divided(self._shares, scale)
@@ -268,5 +281,6 @@ def _divided(matrix: sparse.csr_array, divisor: np.ndarray) -> sparse.csr_array:
     """Divide every row by its entry of `divisor`; zero where that is zero."""
     factor = np.divide(1.0, divisor, out=np.zeros(len(divisor)), where=divisor != 0)
     quotient = matrix.astype(np.float64)
+    # The factor of a row for each of its stored entries.
     quotient.data *= np.repeat(factor, np.diff(quotient.indptr))
     return quotient

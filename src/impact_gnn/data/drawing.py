@@ -60,15 +60,21 @@ class BlockPairs:
         seed: np.random.SeedSequence,
         ordered: bool,
     ) -> None:
+        # Pairs of nodes within a block, [B].
         own_pairs = sizes * (sizes - 1) // (1 if ordered else 2)
+        # Pairs of nodes of every pair of blocks, [P].
         pairs = np.where(row == column, own_pairs[row], sizes[row] * sizes[column])
+        # The inverse of a smaller probability would overflow.
         possible = (pairs > 0) & (probability >= np.finfo(np.float64).tiny)
         used = np.flatnonzero(possible & (ordered | (row <= column)))
         # Every pair of blocks is cut into pieces of about equal work.
         num_pieces = np.ceil(pairs[used] * probability[used] / EDGES_PER_PIECE).astype(np.int64)
         num_pieces = np.maximum(1, num_pieces)
+        # Pairs of nodes in a piece, rounded up [pieces].
         step = np.repeat(-(-pairs[used] // num_pieces), num_pieces)
+        # The number of the first piece of the same pair of blocks.
         first_piece = np.repeat(np.cumsum(num_pieces) - num_pieces, num_pieces)
+        # The pair of blocks that each piece belongs to.
         origin = np.repeat(used, num_pieces)
         self.pieces = np.zeros(len(origin), PIECE)
         self.pieces["row"] = row[origin]
@@ -94,6 +100,7 @@ class BlockPairs:
         Both directions of a link follow each other.
         """
         last = len(self.pieces) if last is None else last
+        # Two columns per link.
         out = np.empty((2, 2 * self.count[first:last].sum()), self.members.dtype)
         if out.size:
             self._walk(first, last, out)
@@ -102,6 +109,7 @@ class BlockPairs:
     def _walk(self, first: int, last: int, out: np.ndarray) -> None:
         """Count the links of pieces, or write them to `out` if it has columns."""
         nodes = (self.members, self.offset, self.ordered, self.state)
+        # Links before each piece.
         place = np.append(0, np.cumsum(self.count[first:last]))
         _walk_pieces(self.pieces[first:last], first, nodes, place, out)
 
@@ -114,6 +122,7 @@ class Draw:
         # The model's parameters are drawn from the first child.
         _, nodes, self.feature_seed, edges = np.random.SeedSequence(seed).spawn(4)
         self.label, self.period = draw_nodes(model, np.random.default_rng(nodes))
+        # A block is period·num_labels + label.
         blocks = model.num_labels * model.num_times
         block = self.period.astype(smallest_unsigned(blocks + 1))  # small types are sorted by radix
         block *= block.dtype.type(model.num_labels)
@@ -144,9 +153,12 @@ def draw_nodes(model: TSBM, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
         return label, np.repeat(times, per_time)
     blocks = len(times) * len(labels)
     sizes = np.full(blocks, model.num_nodes // blocks)
+    # The remaining nodes go to blocks at random, one each.
     sizes[rng.permutation(blocks)[: model.num_nodes % blocks]] += 1
+    # Nodes by time, then label.
     label = np.repeat(np.tile(labels, len(times)), sizes)
     per_time = sizes.reshape(len(times), len(labels)).sum(1)
+    # Parts are views, so labels are shuffled in place.
     for part in np.split(label, np.cumsum(per_time)[:-1]):
         rng.shuffle(part)
     return label, np.repeat(times, per_time)
@@ -158,6 +170,7 @@ def draw_features(model: TSBM, label: np.ndarray, rng: np.random.Generator) -> n
     Nodes may be drawn some at a time, by one generator.
     """
     noise = rng.standard_normal((len(label), model.num_features), dtype=np.float32)
+    # In place, so that there is one array [n, f].
     noise *= model.std.astype(np.float32)[label, None]
     noise += model.mean.astype(np.float32)[label]
     return noise
@@ -195,14 +208,18 @@ def _walk_pieces(pieces, first, nodes, place, out):  # type: ignore[no-untyped-d
     members, offset, ordered, seed = nodes
     for k in range(len(pieces)):
         piece = pieces[k]
+        # Nodes of the two blocks.
         rows = members[offset[piece.row] : offset[piece.row + 1]]
         columns = members[offset[piece.column] : offset[piece.column + 1]]
+        # 1 / log(1 − p), by which uniform numbers become geometric ones.
         scale = 1.0 / np.log1p(-piece.probability)
+        # A stream of its own for every piece, by its number in the whole graph.
         state = scramble(seed + scramble(np.uint64(first + k) + np.uint64(1)))
         at = 2 * place[k]
         pair = 0
         while True:
             state += WEYL
+            # The upper 53 bits as a number in [0, 1).
             uniform = np.float64(scramble(state) >> np.uint64(11)) * 2.0**-53
             # Pairs passed over; a float, because it may be larger than any integer.
             jump = np.floor(np.log(1.0 - uniform) * scale)
@@ -212,6 +229,7 @@ def _walk_pieces(pieces, first, nodes, place, out):  # type: ignore[no-untyped-d
             if out.shape[1]:
                 within = piece.row == piece.column
                 i, j = _pair(piece.start + pair, len(columns), within, ordered)
+                # The link in both directions, in two columns.
                 out[0, at] = out[1, at + 1] = rows[i]
                 out[1, at] = out[0, at + 1] = columns[j]
                 at += 2

@@ -93,6 +93,7 @@ def find_keys(entities: Mapping[str, Entity]) -> list[ForeignKey]:
     keys = []
     for table, entity in entities.items():
         for column in entity.source.head.column_names:
+            # A table's own ids are no key.
             if column == entity.id:
                 continue
             for parent, other in entities.items():
@@ -113,6 +114,7 @@ def with_parent_column(source: Source, key: str, parent: Entity, column: str) ->
 
     def values(table: pa.Table, first_row: int) -> pa.ChunkedArray:
         ids, parent_values = parents()
+        # The row of the parent; an unknown key has none, and gets null.
         return parent_values.take(pc.index_in(texts(key, table.column(key)), value_set=ids))
 
     return source.with_column(f"{key}.{column}", values, exact=[key])
@@ -136,6 +138,7 @@ def distinct_values(source: Source, columns: Sequence[str]) -> Source:
     def read() -> pa.Table:
         exact = source.as_written(columns)
         values = [pc.unique(exact.table.column(name)).drop_null() for name in columns]
+        # Columns of different types are joined as text.
         if len({array.type for array in values}) > 1:
             values = [texts(name, array) for name, array in zip(columns, values, strict=True)]
         return pa.table({"id": pc.unique(pa.chunked_array(values))})
@@ -154,11 +157,15 @@ def find_entities(
     two roles of one entity. Numbers that measure something (score, age) name nothing.
     """
     usable = [name for name in columns if _may_be_key(table.column(name))]
+    # Columns by their name without "id" or "key".
     stems = {_stem(name): name for name in usable}
+    # Pairs by name, such as source and target.
     ends = [(stems[a], stems[b]) for a, b in ENDS if a in stems and b in stems]
     endings = {*KEY_ENDINGS, *ENTITY_WORDS}
+    # Columns whose last word says that they name something.
     named = [name for name in usable if endings & {*_words(name)[-1:]} or name in chain(*ends)]
     text_columns = [name for name in usable if by_values and is_text(table.column(name).type)]
+    # Pairs that share a word, such as home_team and away_team.
     alike = [
         pair
         for group in (named, text_columns)
@@ -170,6 +177,7 @@ def find_entities(
     entities: dict[str, list[str]] = {}
     for name in usable:
         if name in chain(*roles):
+            # The first pair that the column is in.
             pair = next(pair for pair in roles if name in pair)
             entities.setdefault(_common_word(*pair) or "entity", []).append(name)
         elif name in (*named, *many):
@@ -184,6 +192,7 @@ def _may_be_key(column: pa.ChunkedArray) -> bool:
     """Whether a column holds whole numbers or text of which some occur twice."""
     if not (pa.types.is_integer(column.type) or is_text(column.type)):
         return False
+    # Some value is repeated, and not all are the same.
     return 1 < pc.count_distinct(column).as_py() < len(column) - column.null_count
 
 

@@ -55,7 +55,9 @@ class Ids:
         Whole numbers are sorted by value, also among words: a word in a later row changes no order.
         """
         if self.is_text:
+            # Up to 18 digits fit into 64 bits.
             is_number = pc.match_substring_regex(self.values, r"^(0|-?[1-9]\d{0,17})$")
+            # Words have no number and come last.
             numbers = pc.if_else(is_number, self.values, pa.scalar(None, self.values.type))
             keys = pa.table({"number": numbers.cast(pa.int64()), "text": self.values})
             by = [("number", "ascending"), ("text", "ascending")]
@@ -67,6 +69,7 @@ class Ids:
     def find(self, column: pa.Array) -> np.ndarray:
         """Return the positions of the nodes that a column names, −1 for unknown ids."""
         if self._table is None:
+            # By hashing.
             positions = pc.fill_null(pc.index_in(column, value_set=self.values), -1)
             return positions.to_numpy(zero_copy_only=False)
         # The first and the last entry stand for all numbers below and above the ids.
@@ -90,6 +93,7 @@ class Ids:
         fits_table = limits.min < low and low + span < limits.max
         if span > 8 * len(numbers) + 1024 or not fits_table:
             return None
+        # One entry per number, and one more below and above.
         out = np.full(span + 3, -1, index_type(len(numbers)))
         out[numbers - low + 1] = np.arange(len(numbers), dtype=out.dtype)
         return out
@@ -169,4 +173,5 @@ def positions(column: TableColumn, ids: Ids | int, nodes: str) -> np.ndarray:
     if isinstance(ids, Ids):
         return ids.find(one_array(numbers))
     rows = np.asarray(numbers)
+    # Without ids, numbers are rows of the table.
     return np.where((rows >= 0) & (rows < ids), rows, -1)

@@ -180,6 +180,7 @@ def _graph_spec(
     """Return the spec of tables of nodes and of edges, with roles that the user has named."""
     columns = named["columns"] or {}
     prefix = "nodes[{!r}]"
+    # A single table is that of the only type.
     if not _has_types(nodes):
         nodes = {"node": nodes}
         columns = {"node": columns}
@@ -195,12 +196,14 @@ def _graph_spec(
     edge_sources = _edge_sources(edges, list(node_sources))
     node_tables = {}
     for kind, source in node_sources.items():
+        # Any type may have the labels, unless one was named.
         is_candidate = target in (None, kind)
         roles = {role: _role(named[role], kind, node_sources) for role in NodeTable.role_names}
         roles["columns"] = columns.get(kind)
         if is_candidate:
             roles["unknown"] = named["unknown"]
         else:
+            # Only the type to classify has labels.
             del roles["label"]
         node_tables[kind] = guess_nodes(
             kind,
@@ -227,6 +230,7 @@ def _event_spec(
 ) -> tuple[Spec, list[Source]]:
     """Return the spec of tables of events, with roles that the user has named, and the tables."""
     roles = {role: value for role, value in named.items() if value is not None}
+    # Several tables are joined by keys; a single one has columns that name entities.
     if _has_types(nodes):
         sources = {kind: from_frame(kind, table, indexed=True) for kind, table in nodes.items()}
         types = {kind: kind for kind in sources}
@@ -244,6 +248,7 @@ def _event_spec(
 
 def _has_types(nodes: Any) -> bool:
     """Return whether nodes are a mapping from types to tables."""
+    # Values of one table's mapping are columns, and have no columns themselves.
     return isinstance(nodes, Mapping) and any(
         isinstance(table, Mapping) or hasattr(table, "columns") for table in nodes.values()
     )
@@ -262,6 +267,7 @@ def _only_candidate(tables: Mapping[str, NodeTable]) -> str:
 
 def _edge_sources(edges: Any, types: list[str]) -> dict[Triple, Source]:
     """Return the edge tables by relation."""
+    # A single table is that of the only relation.
     if not isinstance(edges, Mapping) or not all(isinstance(key, tuple) for key in edges):
         edges = {(types[0], "to", types[0]): edges}
     sources = {}
@@ -282,6 +288,7 @@ def _role(column: Any, key: Key, sources: Mapping[Key, Source]) -> Any:
     """Return the column that a user named for one table, or for all tables that have it."""
     if isinstance(column, Mapping):
         return column.get(key)
+    # Tables that have a column of this name.
     with_column = [key for key, source in sources.items() if column in source.head.column_names]
     if not column or len(sources) == 1 or key in with_column:
         return column
@@ -317,9 +324,11 @@ def build(
     by_name = {source.name: source for source in sources} | spec.extended
     nodes: dict[str, NodeRows] = {}
     for kind, node_table in spec.nodes.items():
+        # A matrix of features belongs to the type to classify.
         matrix = features if kind == spec.target else None
         path = spill and spill / f"nodes-{len(nodes)}.arrow"
         source = by_name[node_table.file]
+        # Entities without a table of their own are the distinct values of columns.
         if node_table.values_of:
             source = distinct_values(source, node_table.values_of)
         nodes[kind] = NodeRows.read(source, node_table, matrix, path)
@@ -358,6 +367,7 @@ def _assign_periods(
     """Choose periods by the type to classify, set those of all tables, and describe the choice."""
     assert main.time is not None
     notes = []
+    # Times of all other tables, for the choice of a unit.
     others = [table.time for table in tables if table.time is not None and table is not main]
     # All tables are read by the unit that the type to classify has.
     main_time, unit = numbers_as_dates(main.time, rule, others)
@@ -375,11 +385,14 @@ def _assign_periods(
         time = main_time
         if table is not main:
             time = times_like(table.time, unit, main_time, table.name)
+        # Period numbers, or whole numbers that are their own periods.
         table.period = time if periods is None else periods.of(time)
         if table is main and periods is not None:
+            # History features need the time within a period.
             main.timestamp = exact_times(time)
         if isinstance(table, NodeRows) and isinstance(table.features, Columns):
             is_dated = time.dtype.kind == "M"
+            # Dates of feature columns are counted from the node's own date.
             table.features = replace(table.features, moment=time if is_dated else None)
     return periods, notes
 
@@ -487,6 +500,7 @@ class NodeRows:
         """
         order = None if self.ids is None else self.ids.order()
         if order is not None and self.ids is not None:
+            # Rows of all arrays in the order of the ids.
             self.ids = Ids(self.ids.values.take(pa.array(order)))
             self.label = None if self.label is None else self.label[order]
             self.time = None if self.time is None else self.time[order]
@@ -530,6 +544,7 @@ class NodeRows:
                 self.notes.append(f"  {name}: {kind}")
                 kinds[name] = kind
             if kind == "number" and is_text(table.schema.field(name).type):
+                # Only known rows decide whether a comma is the decimal mark.
                 values, lost = parsed_numbers(table[name], columns.known)
                 table = table.set_column(table.column_names.index(name), name, values)
                 if lost and name in self.declared_kinds:
@@ -539,6 +554,7 @@ class NodeRows:
             elif name in self.almost_numbers:
                 warnings.append(f"{self.name}: {self.almost_numbers[name]}")
         self.notes += [f"  warning: {warning}" for warning in warnings]
+        # The mask of known rows is for these guesses only; views set their own.
         return replace(columns, table=table, kinds=kinds, known=None, warnings=tuple(warnings))
 
     @property
@@ -572,6 +588,7 @@ def _spill_features(source: Source, roles: list[str], path: Path) -> pa.Table:
             role_batches.append(batch.select(roles))
             writer.write_batch(batch.select(schema.names))
     table = _map_table(path)
+    # Roles are columns behind the features again.
     for name, column in zip(roles, pa.Table.from_batches(role_batches).columns, strict=True):
         table = table.append_column(name, column)
     return table
@@ -597,17 +614,21 @@ def _table_in_order(table: pa.Table, order: np.ndarray, spill: Path | None) -> p
 def _pieces_in_order(table: pa.Table, order: np.ndarray) -> Iterator[pa.Table]:
     """Yield rows at the positions `order`, taken batch by batch: Arrow would join all batches."""
     batches = table.to_batches()
+    # One after the last row of every batch.
     ends = np.cumsum([batch.num_rows for batch in batches])
     for begin in range(0, len(order), ROWS):
         rows = order[begin : begin + ROWS]
+        # Rows in increasing order, so that each batch is read once.
         ascending = np.argsort(rows)
         # the wanted rows of every batch
         by_batch = np.split(rows[ascending], np.searchsorted(rows, ends[:-1], sorter=ascending))
         parts = [
+            # Positions within the batch.
             batch.take(pa.array(wanted - (end - batch.num_rows)))
             for batch, end, wanted in zip(batches, ends, by_batch, strict=True)
             if len(wanted)
         ]
+        # Back from increasing order to the requested one.
         piece = pa.Table.from_batches(parts).combine_chunks()
         yield piece.take(pa.array(np.argsort(ascending)))
 
@@ -668,6 +689,7 @@ def _read_edges(
     folder.mkdir(parents=True)
     path = folder / "edges"
     num_rows = 0
+    # No edges: its type holds where the table has no rows.
     edges = _join(source.head.slice(0, 0), spec, ends, 0)
     with path.open("wb") as file:
         for batch in source.batches():
@@ -740,7 +762,9 @@ def sort_edges(edges: np.ndarray, folder: Path | None) -> dict[str, np.ndarray]:
     if folder is not None:
         counts = np.zeros(num_targets + 1, np.int64)  # the first entry stays 0
         for part in _native.blocks(edges):
+            # Edges into every target.
             counts[1:] += np.bincount(edges["target"][part], minlength=num_targets)
+        # Borders of ranges of targets.
         borders = _native.spans(np.cumsum(counts), EDGES_AT_ONCE).tolist()
     index_type = np.result_type(edges["source"], edges["target"])
     arrays = {"index": _new_array(folder, "index", index_type, (2, len(edges)))}
@@ -750,6 +774,7 @@ def sort_edges(edges: np.ndarray, folder: Path | None) -> dict[str, np.ndarray]:
     begin = 0
     for low, high in pairwise(borders):
         rows = edges
+        # Every range reads all edges and takes its own.
         if len(borders) > 2:
             parts = (edges[part] for part in _native.blocks(edges))
             rows = np.concatenate(
@@ -758,8 +783,10 @@ def sort_edges(edges: np.ndarray, folder: Path | None) -> dict[str, np.ndarray]:
         # Target and source as one number: sorting one key is faster than two.
         source = rows["source"]
         pair = rows["target"].astype(np.int64) * (int(source.max(initial=0)) + 1) + source
+        # The last key of `lexsort` counts first.
         rows = rows[np.lexsort([*(rows[name] for name in minor), pair])]
         end = begin + len(rows)
+        # Row 0 are sources, row 1 targets.
         arrays["index"][:, begin:end] = rows["source"], rows["target"]
         for name in minor:
             arrays[name][begin:end] = rows[name]

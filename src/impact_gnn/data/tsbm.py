@@ -80,6 +80,7 @@ class TSBM:
     @cached_property
     def probability(self) -> np.ndarray:
         """True probability of one draw, base·γ^|Δ|, by label and time of both ends [Y, T, Y, T]."""
+        # Between the positions of two times, [T, T].
         distance = np.abs(np.subtract.outer(np.arange(self.num_times), np.arange(self.num_times)))
         # 0⁰ = 1: links at the same time remain
         decayed = self.decay[:, None, :, None] ** distance[None, :, None, :]
@@ -90,13 +91,15 @@ class TSBM:
         """Expected number of stored edges: both directions, with multiplicity."""
         block = self.block_probability()
         across, within = _expected_pairs(self)
+        # Pairs of different blocks, and pairs within a block, which are fewer.
         total = across * (block.sum() - np.trace(block)) + within * np.trace(block)
+        # Ordered pairs are both directions of a link; if each is drawn, each is stored twice.
         return float(total * (2 if self.ordered else 1))
 
     def sample(self, seed: int | None = None) -> TemporalGraph:
         """Draw a graph with all its labels; `graph.masked(cutoff)` hides those to predict."""
-        # the type PyTorch wants for positions
         seed = checks.at_least("seed", self.seed if seed is None else seed, 0)
+        # The type that PyTorch takes for positions.
         draw = Draw(self, seed, np.dtype(np.int64))
         return TemporalGraph(
             x=draw_features(self, draw.label, np.random.default_rng(draw.feature_seed)),
@@ -153,6 +156,7 @@ def tsbm_model(
     checks.share("same", same, "a probability")
     checks.share("different", different, "a probability")
 
+    # The first child of the seed; those of nodes, features and edges come after it.
     rng = np.random.default_rng(np.random.SeedSequence(int(seed)).spawn(1)[0])
     mean = rng.standard_normal((num_labels, num_features))
     # Drawn whether used or not: with one seed, graphs of different decay differ in their edges
@@ -236,9 +240,12 @@ def _expected_pairs(model: TSBM) -> tuple[float, float]:
     blocks = model.num_labels * model.num_times
     nodes = model.num_nodes
     if model.protocol == "released":
+        # A node is in each block with the same probability, independent of the others.
         return (nodes * (nodes - 1) / blocks**2,) * 2
     size, extra = divmod(nodes, blocks)  # `extra` blocks, chosen at random, have one node more
+    # Probability that two given blocks both have an additional node.
     both = extra * (extra - 1) / (blocks * (blocks - 1)) if blocks > 1 else 0.0
+    # E[(s + a)(s + b)] and E[(s + a)(s + a − 1)], where a and b are 0 or 1.
     once = 2 * size * extra / blocks
     return size * size + once + both, size * (size - 1) + once
 
@@ -249,6 +256,7 @@ def _with_mean_degree(model: TSBM, mean_degree: float) -> TSBM:
             f"mean_degree={mean_degree!r} is not a positive number; "
             "pass the expected number of edges of a node."
         )
+    # Edges are stored in both directions, so this is the mean degree.
     now = model.expected_edges / model.num_nodes
     if now == 0:
         raise InputError(

@@ -63,7 +63,9 @@ def update(
     spec = _named_like(graph, spec)
     present = tables_in(tables)
     files = [table.file for table in (*spec.nodes.values(), *spec.edges.values())]
+    # Tables are found by their names without an ending.
     by_name = {file: present.get(file.split(".")[0], _NOTHING) for file in files}
+    # Nothing to append at all.
     if all(source is _NOTHING for source in by_name.values()):
         raise InputError(f"{tables} has none of the tables {listing(files)}; pass new rows.")
     matrices = {graph.target: features_in(Path(tables))}
@@ -129,8 +131,10 @@ def _read_nodes(
     }
     table = replace(table, **not_roles)
     names = source.head.column_names
+    # No new rows of this type.
     if source is _NOTHING or source.table.num_rows == 0:
         return NodeRows(table.file, 0, [])
+    # Labels of new nodes may be unknown still.
     if table.label not in names:
         table = replace(table, label=None)
     used = [*features, *table.roles.values()]
@@ -174,6 +178,7 @@ def _columns_like(saved: Columns, rows: NodeRows) -> Columns:
     """Return the raw columns of new nodes with the kinds and types of the saved ones."""
     assert isinstance(rows.features, Columns)
     names = saved.table.column_names
+    # Columns that the saved graph ignores are ignored here too.
     rows.declared_kinds = {name: saved.kinds.get(name, "ignore") for name in names}
     table = rows.set_kinds(rows.features).table
     for number, field in enumerate(saved.table.schema):
@@ -181,6 +186,7 @@ def _columns_like(saved: Columns, rows: NodeRows) -> Columns:
         try:
             table = table.set_column(number, field.name, column.cast(field.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            # Numbers of another type are joined as floats later.
             if not (is_number(column.type) and is_number(field.type)):  # they become floats
                 raise InputError(
                     f"column '{field.name}' of {rows.name} has type {column.type}, but "
@@ -208,8 +214,10 @@ def _joined_labels(
                 f"{rows.name} has labels such as {quoted(rows.label_names[0])}, but those of the "
                 f"graph are whole numbers from 0 on; use these."
             )
+        # The last entry is for −1, an unknown label.
         code_of = np.array([*rows.label_names, -1])
         return code_of[rows.label], None, max(graph.num_labels, 1 + max(rows.label_names))
+    # Known classes keep their codes; new ones follow.
     all_names = list(graph.label_names)
     known = {class_name(name): code for code, name in enumerate(all_names)}
     for name in rows.label_names:
@@ -242,6 +250,7 @@ def _joined_ids(saved: Nodes, rows: NodeRows) -> NodeRows:
             f"{known.sum():,} ids of {rows.name} are in the graph already, such as {name!r}; "
             "pass new nodes only."
         )
+    # Saved nodes first, so that their positions do not change.
     return replace(rows, ids=Ids(pa.concat_arrays([old.values, rows.ids.values])), size=total)
 
 
@@ -271,6 +280,7 @@ def _read_edges(
                 f"{source.name} and the saved edges {'-'.join(triple)} do not both have a {name}; "
                 f"pass edges like those of the graph."
             )
+    # New positions have to fit into the type of the saved ones.
     largest = np.iinfo(saved.edge_index.dtype).max
     if max(ends[triple[0]].size, ends[triple[2]].size) > largest:
         raise InputError(f"the graph stores up to {largest:,} nodes; save all tables anew.")
@@ -290,5 +300,6 @@ def _new_nodes(saved: Nodes, rows: NodeRows, label: np.ndarray) -> NewNodes:
     if not isinstance(columns, Columns):
         arrays["x"] = columns
         columns = None
+    # Only arrays that the saved nodes have; all their rows must be there.
     wanted = {name: values for name, values in arrays.items() if getattr(saved, name) is not None}
     return NewNodes(rows.size, wanted, columns)

@@ -90,6 +90,7 @@ def labels(column: TableColumn, unknown_names: Iterable[Any] = ()) -> tuple[np.n
     values = floats_as_numbers(decimals_as_numbers(column.name, values))
     if pa.types.is_floating(values.type):  # whole numbers become floats where some are missing
         values = values.cast(pa.float64())
+        # NaN is a missing label.
         values = pc.if_else(pc.is_nan(values), None, values)
         integers = whole(values)
         if integers is not None:
@@ -106,6 +107,7 @@ def labels(column: TableColumn, unknown_names: Iterable[Any] = ()) -> tuple[np.n
         )
     spellings: dict[str, Any] = {}
     for name in classes:
+        # The first spelling of a class.
         other = spellings.setdefault(class_name(name), name)
         if other != name:
             raise InputError(
@@ -129,8 +131,10 @@ def floats_as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column
     text = pc.if_else(pc.equal(pc.utf8_trim_whitespace(column), ""), None, column)
     values = pc.unique(text).drop_null()
+    # Looked at once per distinct value.
     if not len(values) or not pc.all(pc.match_substring_regex(values, r"^-?\d+\.\d+$")).as_py():
         return column
+    # 1.10 is not how a float is written, so it is a name, such as a version.
     if any(repr(float(value)) != value for value in values.to_pylist()):
         return column
     return text.cast(pa.float64())
@@ -180,6 +184,7 @@ def times(column: TableColumn) -> np.ndarray:
     column.require_complete("fill it in, or remove those rows")
     values = decoded(column.values)
     kind = values.type
+    # An empty column has no values to tell its kind.
     if is_number(kind) or not len(values):
         return _numeric_times(replace(column, values=values))
     dates = moments(values)
@@ -196,6 +201,7 @@ def times(column: TableColumn) -> np.ndarray:
     example = ""
     if is_text(kind):
         text = pc.utf8_trim_whitespace(values)
+        # Whole numbers written as text; up to 18 digits fit into 64 bits.
         if pc.all(pc.match_substring_regex(text, r"^-?\d{1,18}$")).as_py():
             return pc.cast(text, pa.int64()).to_numpy()
         example = _first_non_date(values)
@@ -242,6 +248,7 @@ def times_like(values: np.ndarray, unit: str | None, main: np.ndarray, file: str
         return main[:0]
     # Numbers of the same unit are converted as those of the nodes were.
     if values.dtype.kind != "M" and (own_unit := unit_of(values)) is not None:
+        # The same unit as the nodes, whose numbers were read as dates.
         if own_unit == unit:
             values = from_numbers(values, own_unit)
         elif main.dtype.kind != "M" and unit_of(main) != own_unit:
@@ -279,6 +286,7 @@ def numbers_as_dates(
     if unit is None:
         return values, None
     if not (unit.startswith("Y") or rule in UNITS or isinstance(rule, Periods)):
+        # Times of other tables that are numbers.
         numeric = (other for other in others if len(other) and other.dtype.kind != "M")
         same_unit = [values, *(other for other in numeric if unit_of(other) == unit)]
         if all(len(np.unique(times)) <= MIN_DISTINCT_TIMES for times in same_unit):

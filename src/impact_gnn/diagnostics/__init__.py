@@ -67,6 +67,7 @@ class Diagnosis:
             lines += textwrap.wrap(
                 finding.sentence, WIDTH, initial_indent="    ", subsequent_indent="    "
             )
+        # Direct edges, or a single path, need no table of paths.
         if self.other_paths:
             width = 2 + max(len(connected.path) for connected, _ in self.paths)
             lines += ["", f"{'path':{width}}{'entities':>8}  {'separable':20}common decay"]
@@ -127,6 +128,7 @@ def diagnose(
     mix = label_mix(view, seed=seed)
     drift = feature_drift(view, seed=seed)
     steps.advance(note="connections")
+    # The first path has most evidence and gives the findings; the others are listed.
     (separable, common), *other_paths = check_connections(view, seed=seed)
     steps.advance()
     steps.advance(note="messages")

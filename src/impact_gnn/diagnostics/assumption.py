@@ -21,6 +21,7 @@ class AssumptionStatus(str, Enum):
     __str__ = str.__str__
 
 
+# In the order of definition, which is also that of the sentences in `conclude`.
 HOLDS, UNCERTAIN, VIOLATED, NOT_TESTABLE = AssumptionStatus
 
 
@@ -72,6 +73,7 @@ def conclude(
     An assumption holds up to the first threshold, and is violated from the second on. There is a
     sentence for each status, in their order.
     """
+    # Bootstrap quantiles may miss the value; the interval is widened to contain it.
     low = min(float(interval[0]), value)
     high = max(float(interval[1]), value)
     status = judge(value, low, high, small=thresholds[0], large=thresholds[1])

@@ -71,6 +71,7 @@ def check_connections(view: View, *, seed: int = 0) -> list[tuple[Separability, 
             connected, common = _check(PairCounts.of(view, path), path.name, seed)
             connected = replace(connected, path=path.name, num_entities=path.num_joining)
             checks.append((connected, common))
+    # The first note says why there are no connections.
     why = view.notes[0]
     return checks or [(Separability(NOT_TESTABLE, why), Decay(NOT_TESTABLE, why))]
 
@@ -92,10 +93,12 @@ def separability(pairs: PairCounts, fits: Fits, path: str = "") -> Separability:
     bootstrap of the nodes, or of the entities of a path. ỹ stands for the own label, the strongest
     other label, and the rest. Connections are counted in both directions.
     """
+    # Shares of the time pattern that three models explain.
     share = fits.share("separable").value
     sided = fits.share("sided").value
     sized = fits.share("sized").value
     pattern = f"the distance in time explains {share:.0%} of the time pattern of connections"
+    # Another model is named only where it explains clearly more than the assumption.
     if sided > share + 0.1 and sided >= sized:
         pattern += f"; {sided:.0%} if past and future may differ"
     elif sized > share + 0.1:
@@ -118,7 +121,7 @@ def separability(pairs: PairCounts, fits: Fits, path: str = "") -> Separability:
     # Mean of g over the classes, weighted by their edges [groups, distances].
     weight = pairs.counts.sum((1, 2, 3))
     g = (weight[:, None, None] * fits.g).sum(0) / weight.sum()
-    # Edges by own and neighbour's step [T, T].
+    # Edges by own and neighbour's step [T, T]; group 0 has the same label, 1 and 2 other labels.
     same = pairs.counts[:, 0].sum(0)
     different = pairs.counts[:, 1:].sum((0, 1))
     total = (same + different).sum(1)
@@ -131,6 +134,7 @@ def separability(pairs: PairCounts, fits: Fits, path: str = "") -> Separability:
         g={name: listed(group) for name, group in zip(GROUPS, g, strict=True)},
         same_label=listed(same / max(same.sum(), 1)),
         different_label=listed(different / max(different.sum(), 1)),
+        # Steps without neighbours are NaN here, and None in the list.
         alike=listed(same.sum(1) / np.where(total > 0, total, np.nan)),
     )
 
@@ -140,6 +144,7 @@ def decay(fits: Fits, path: str = "") -> Decay:
 
     The paper prints g equal for all pairs of labels; a(y, ỹ)·h(Δ) is what its argument needs.
     """
+    # Relative to what the separable model explains.
     share = fits.share("decay", best="separable")
     explained = f"one decay explains {share.value:.0%} of what separate decays explain"
     along, units = _words(path)
@@ -189,8 +194,10 @@ def _conclude(
     # Variation by time: what the model without time leaves unexplained, with its 95 % interval.
     left = fits.left["still"]
     half = 1.96 * float(np.std(fits.drawn["still"]))
+    # Below the threshold even at the upper end of the interval.
     if left + half <= STILL * max(fits.total, 1e-300):
         return {"status": HOLDS, "sentence": if_still}
+    # Not distinguishable from noise.
     if left <= half:
         return {"status": NOT_TESTABLE, "sentence": if_unknown}
     # Thresholds are for the share that is not explained.

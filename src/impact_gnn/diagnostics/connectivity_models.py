@@ -59,10 +59,12 @@ class PairCounts:
         last = int(known_times[-1])
         width = 1
         if len(view.known) > MAX_STEPS:
+            # Rounded up, so that there are at most `MAX_STEPS` steps.
             width = -(-(last - first + 1) // MAX_STEPS)
         filled = np.unique((known_times - first) // width)
         # Of every node: its position among the filled steps, and whether it lies in one [N].
         step = (view.masked.time - first) // width
+        # `clip` keeps times outside a valid position; `is_inside` sorts them out.
         position = np.searchsorted(filled, step).clip(0, len(filled) - 1)
         is_inside = (filled[position] == step) & (view.masked.time <= last)
         # State of every node inside: its label, or Y for unknown, and its step [N].
@@ -73,10 +75,12 @@ class PairCounts:
         pairs = _direct(view.edges, state, classes * size)
         if path is not None:
             pairs = path.pairs(state, classes * size)
+        # Label of the node and of its neighbour; Y stands for an unknown one.
         own = pairs.own // size
         other = pairs.neighbour // size
         # Neighbours by own label and their label [Y, Y].
         is_labelled = other < classes
+        # Flat index in [Y, Y] of the pairs with two known labels.
         pair = (own * classes + other)[is_labelled]
         met = np.bincount(pair, pairs.weight[is_labelled], classes**2).reshape(classes, classes)
         if met.max() <= ROUNDING:
@@ -105,6 +109,7 @@ class PairCounts:
         of their own.
         """
         unit = self._pairs.unit
+        # How often each unit is drawn, [units].
         draws = rng.poisson(1.0, int(unit.max()) + 1)
         classes, _, size, _ = self.counts.shape
         return _table(self._cell, self._pairs.weight * draws[unit], classes, size)
@@ -112,6 +117,7 @@ class PairCounts:
 
 def _direct(edges: np.ndarray, state: np.ndarray, num_known: int) -> StatePairs:
     """Edges from nodes inside into labelled nodes."""
+    # An edge runs from row 0 (source, the neighbour) to row 1 (target, the node itself).
     own = state[edges[1]]
     neighbour = state[edges[0]]
     is_counted = (own >= 0) & (own < num_known) & (neighbour >= 0)
@@ -171,10 +177,12 @@ class Fits:
         """
 
         def explained(left: dict[str, np.ndarray]) -> np.ndarray:
+            # No model of this kind can explain more than `best` leaves.
             floor = 0 if best is None else np.maximum(left[best], 0)
             whole = np.maximum(left["still"] - floor, 1e-300)
             return np.clip(1 - np.maximum(left[model] - floor, 0) / whole, 0.0, 1.0)
 
+        # Arrays of one number, so that the same formula serves the replicates [B].
         value = float(explained({name: np.array(left) for name, left in self.left.items()}))
         half = 1.96 * float(np.std(explained(self.drawn)))
         return Share(value, max(value - half, 0.0), min(value + half, 1.0))
@@ -183,6 +191,7 @@ class Fits:
 def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fits:
     """Fit all models; a bootstrap of the nodes separates noise from misfit."""
     layout = Layout.of(pairs)
+    # Neighbours of a class in a step: the weights of squared shares, [Y, 1, T, 1].
     total = pairs.counts.sum((1, 3), keepdims=True)
     # Sums over the replicates of residuals and their squares, for the variance of every cell.
     sums = {model: np.zeros(pairs.counts.shape) for model in MODELS}
@@ -200,7 +209,7 @@ def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fit
     left = {}
     drawn = {}
     for model in MODELS:
-        # Variance of every residual over the replicates: the sampling noise of its square.
+        # Variance of every residual over the replicates, from Σr² − (Σr)²/B: the noise of r².
         spread = np.maximum(squares[model] - sums[model] ** 2 / replicates, 0)
         noise = float((total * (spread / max(replicates - 1, 1))).sum())
         left[model] = float((total * layout.residual(model, pairs.counts) ** 2).sum()) - noise
@@ -217,6 +226,7 @@ def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fit
         h=h / max(h[0], 1e-300),
         left=left,
         drawn=drawn,
+        # Σ n·(count/n)² = Σ count²/n.
         total=float(_ratio(pairs.counts**2, total).sum()),
     )
 
@@ -232,6 +242,7 @@ class Layout:
 
     @classmethod
     def of(cls, pairs: PairCounts) -> Layout:
+        # t̃ − t: rows are own steps, columns neighbours' steps.
         step = pairs.steps[None, :] - pairs.steps[:, None]
         distances, distance = np.unique(np.abs(step), return_inverse=True)
         _, signed = np.unique(step, return_inverse=True)
@@ -250,11 +261,13 @@ class Layout:
     def expected(self, model: str, counts: np.ndarray) -> np.ndarray:
         """Counts that the fitted model expects."""
         f, g = self.fit(model, counts)
+        # [Y, 1, T, 1] · [Y, 3, T, T] · [T].
         return f[:, None, :, None] * g[:, :, self.index(model)] * self.offset(model)
 
     def index(self, model: str) -> np.ndarray:
         """Position of the factor g that applies to two steps [T, T]."""
         if model == "still":
+            # One factor for all pairs of steps.
             return np.zeros_like(self.distance)
         return self.signed if model == "sided" else self.distance
 
@@ -273,17 +286,19 @@ class Layout:
         columns = np.tensordot(counts, at, 2)
         is_common = model == "decay"
         if is_common:
+            # One margin by distance for all classes and groups, [1, 1, D].
             columns = columns.sum((0, 1), keepdims=True)
         for _ in range(MAX_ROUNDS):
             # g matches the margin by distance, then f the margin by own step.
             total = f.sum(0, keepdims=True) if is_common else f
+            # `total @ reach` [Y, D] is what f alone expects at every distance.
             g = _ratio(columns, (total @ reach)[:, None, :])
             before = f
             f = _ratio(rows, g.sum(1) @ reach.T)
             if (np.abs(f - before) <= TOLERANCE * f.max(initial=0.0)).all():
                 break
         if is_common:
-            # The groups of a class share a row in fixed proportions.
+            # The groups of a class share a row in fixed proportions: [1, 1, D] to [Y, 3, D].
             g = g * _ratio(counts.sum((2, 3)), counts.sum((1, 2, 3))[:, None])[:, :, None]
         return f, g
 

@@ -50,7 +50,9 @@ class EntityPath:
         """
         target = masked.target
         relations = masked.both_ways()
+        # Triples are (source type, relation, target type).
         used = [triple for triple in relations if relations[triple].num_edges]
+        # Relations that lead from target nodes to entities.
         there = [triple for triple in used if triple[0] == target != triple[2]]
         entities = [triple[2] for triple in there]
         paths = []
@@ -62,6 +64,7 @@ class EntityPath:
             if entities.count(first[2]) > 1:
                 names = [target, first[1].removeprefix("rev_"), *second]
             num_joining, share = _measure(masked, relations[first], first[2])
+            # The same seed for every path: its sample does not depend on the order of paths.
             rng = np.random.default_rng(seed)
             paths.append(
                 cls(
@@ -87,14 +90,17 @@ class EntityPath:
             (np.ones(len(nodes)), (nodes, state[nodes])),
             shape=(len(state), int(state.max()) + 1),
         )
+        # Both are [entities, S]; own states without a label are cut off.
         own = (spread.T @ one_hot)[:, :num_known].tocoo()
         neighbours = (gather @ one_hot).tocsr()
         # Outer product of both rows of every entity: each own state meets all neighbours' states.
         repeats = np.diff(neighbours.indptr)[own.row]
+        # Start of an entity's row in `neighbours`, less the number of entries written before.
         first = neighbours.indptr[own.row] - (np.cumsum(repeats) - repeats)
         place = np.arange(repeats.sum()) + np.repeat(first, repeats)
         weight = np.repeat(own.data, repeats) * neighbours.data[place]
         # A node is no neighbour of itself.
+        # spread[v, e]·gather[e, v]: the weight of v in its own message through entity e.
         itself = (spread * gather.T).tocoo()
         same = state[itself.row]
         counted = (same >= 0) & (same < num_known)
@@ -110,6 +116,7 @@ def _measure(masked: TemporalGraph, to_entities: Relation, kind: str) -> tuple[i
     """Entities that join different periods, and the share of entities to count pairs of."""
     num_entities = masked.nodes[kind].num_nodes
     num_times = len(masked.times)
+    # Edges of every entity.
     size = np.zeros(num_entities, np.int64)
     labelled = np.zeros(0, np.int64)  # entity and period of labelled nodes, as one number
     for part in _native.blocks(to_entities.edge_index, 1):
@@ -119,6 +126,7 @@ def _measure(masked: TemporalGraph, to_entities: Relation, kind: str) -> tuple[i
         labelled = np.union1d(labelled, place[masked.label[source] >= 0])
     # Pairs of states, at most.
     states = np.minimum(size, (masked.num_labels + 1) * num_times)
+    # May be above 1, and then all entities are counted.
     share = MAX_PRODUCTS / max(int(states @ states), to_entities.num_edges)
     return int((np.bincount(labelled // num_times) > 1).sum()), share
 
@@ -133,6 +141,7 @@ def _mean(
         edges = relation.edge_index[:, part]
         weight = np.ones(edges.shape[1]) if relation.weight is None else relation.weight[part]
         total += np.bincount(edges[1], weight, shape[0])
+        # Source, target and weight of the sampled edges [3, e]; totals contain all edges.
         parts.append(np.vstack([edges, weight])[:, is_sampled[edges[entity]]])
     source, target, weight = np.concatenate(parts, axis=1)
     places = (target.astype(np.int64), source.astype(np.int64))

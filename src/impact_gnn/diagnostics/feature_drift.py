@@ -76,6 +76,7 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     label = view.label[nodes]
     period = np.searchsorted(view.known, view.masked.period[nodes])
     cells = Cells.of(label, period, scaled)
+    # First recent period, as a position among the labelled ones.
     first = len(view.known) - recent(len(view.known))
     if len(np.unique(cells.label)) < 2:
         return FeatureDrift(NOT_TESTABLE, "Fewer than two classes have enough nodes for a mean.")
@@ -84,6 +85,7 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
         return FeatureDrift(
             NOT_TESTABLE, "No class has enough nodes in a recent period and before it."
         )
+    # Both are mean squares with the noise subtracted.
     drift = cells.drift(cells.mean, cells.noise, first)
     distance = cells.distance(cells.mean, cells.noise)
     # Bootstrap of both [replicates, 2]; a replicate has the noise of the graph and its own.
@@ -92,6 +94,7 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     drawn = np.array(
         [(cells.drift(mean, noise, first), cells.distance(mean, noise)) for mean in means]
     )
+    # For the figure: all nodes by period, labelled or not.
     all_nodes: NodeIndex = sampled(view.masked.num_nodes, MAX_NODES, rng)
     of_all = _drift_of_all(view, all_nodes, view.features(all_nodes, columns), scale, distance)
     series: dict[str, Any] = {
@@ -100,6 +103,7 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
         "all_times": listed(view.masked.times),
         "all_drift": listed(of_all),
     }
+    # In 5 % of the replicates the classes do not even differ: no unit to compare with.
     if distance <= 0 or np.quantile(drawn[:, 1], 0.05) <= 0:
         why = "The features hardly separate the classes, so drift has no unit to compare with."
         return FeatureDrift(NOT_TESTABLE, why, **series)
@@ -121,10 +125,12 @@ def _drift_of_all(
 ) -> np.ndarray:
     """Distance of the mean of every period from that of the labelled nodes, in class distances."""
     period = view.masked.period[nodes].astype(np.int32)
+    # Moments [T, f] of the values before scaling.
     count, mean, squares = group_moments(x, period, len(view.masked.times))
     # Variance of the scaled mean of a period, summed over the columns [T].
     variance = squares / np.maximum(count - 1, 1)[:, None]
     noise = (variance / np.maximum(count, 1)[:, None] / scale.scale**2).sum(1)
+    # Scaling moved the mean of the labelled nodes to 0, so this is the distance from it.
     square = (scale.apply(mean) ** 2).sum(1) - noise
     return np.where(count > 1, np.sqrt(np.maximum(square, 0) / max(distance, 1e-12)), np.nan)
 
@@ -155,10 +161,12 @@ class Cells:
         cell = np.where(is_large, np.cumsum(is_large) - 1, -1)[index]
         code = code[is_large]
         count = count[is_large]
+        # Nodes of small cells have cell −1 and are sorted first; they are cut off.
         order = np.argsort(cell, kind="stable")[np.count_nonzero(cell < 0) :]
         values = np.ascontiguousarray(values[order])
         _, mean, squares = group_moments(values, cell[order].astype(np.int32), len(count))
         # Variance within classes [Y], relative to the pooled one, gives the weights.
+        # Sum of squared deviations over all columns, [C].
         total = squares.sum(1)
         label_of_cell = code // num_periods
         pooled = max(total.sum() / max((count - 1).sum(), 1), 1e-300)
@@ -170,7 +178,9 @@ class Cells:
             count=count,
             weight=1 / np.maximum(within / pooled, MIN_VARIANCE)[label_of_cell],
             mean=mean,
+            # Variance of a mean, s² / n with s² = total / (n − 1).
             noise=total / count / (count - 1),
+            # Variance of a mean of n rows drawn with replacement, whose variance is total / n.
             redrawn_noise=total / count**2,
             values=values,
             start=np.cumsum(count) - count,
@@ -181,7 +191,9 @@ class Cells:
         # For every row of `values`: the size and the start of its cell [n].
         size = np.repeat(self.count, self.count)
         start = np.repeat(self.start, self.count)
+        # A random row of the same cell for each of its rows.
         drawn = start + (rng.random(len(size)) * size).astype(np.int64)
+        # Cells are contiguous in `values`, so `reduceat` sums each of them [C, f].
         total = np.add.reduceat(self.values[drawn], self.start, axis=0, dtype=np.float64)
         return total / self.count[:, None]
 
@@ -195,11 +207,13 @@ class Cells:
         class_mean = np.zeros((position.max() + 1, mean.shape[1]))
         np.add.at(class_mean, position, part[:, None] * mean)
         weight = np.bincount(position, self.count * self.weight)
+        # The noise of a weighted mean has squared weights.
         return class_mean, weight / weight.sum(), np.bincount(position, part**2 * noise)
 
     def distance(self, mean: np.ndarray, noise: np.ndarray) -> float:
         """Mean squared distance of the classes from their common mean, less the noise."""
         class_mean, share, class_noise = self.classes(mean, noise)
+        # Distance from the common mean of the classes, [Y].
         square = ((class_mean - share @ class_mean) ** 2).sum(1)
         # The common mean contains every class with its share.
         expected = class_noise * (1 - 2 * share)
@@ -223,15 +237,18 @@ class Cells:
 
     def _to_past(self, mean: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """‖μ_yt − μ_y,<t‖² less its noise [C], and its weight: 0 where a class has no past."""
+        # Nodes of the class in earlier periods, [C].
         before = self._sum_before(self.count)
         divisor = np.maximum(before, 1)
         past = self._sum_before(self.count[:, None] * mean) / divisor[:, None]
+        # Noise of the past mean, in which a cell has the weight n / all nodes before.
         past_noise = self._sum_before(self.count**2 * noise) / divisor**2
         square = ((mean - past) ** 2).sum(1) - noise - past_noise
         return square, np.where(before > 0, self.count * self.weight, 0)
 
     def _sum_before(self, values: np.ndarray) -> np.ndarray:
         """Sums over the earlier cells of the same class."""
+        # Over all earlier cells, of any class.
         total = np.cumsum(values, axis=0) - values
         # Labels are sorted: subtract what the first cell of each class already has.
         return total - total[np.searchsorted(self.label, self.label)]

@@ -46,7 +46,7 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
         1 label mix: holds, change of class ... 0.000 [0.000, 0.0...]
     """
     labelled = view.label >= 0
-    # Labels by period [T, Y].
+    # Labels by period [T, Y]; `row` is the position of a node's period among the labelled ones.
     row = np.searchsorted(view.known, view.masked.period[labelled])
     size = max(view.masked.num_labels, 1)
     cell = row * size + view.label[labelled]
@@ -58,7 +58,9 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
         return LabelMix(NOT_TESTABLE, why, times=times, mix=mix)
     if np.count_nonzero(counts.sum(0)) < 2:
         return LabelMix(NOT_TESTABLE, "There is only one class.", times=times, mix=mix)
+    # Replicates and periods, (B, T); fewer replicates where the table of counts is large.
     draws = (min(replicates, max(50, MOST_NUMBERS // counts.size)), len(counts))
+    # Labels of a period drawn again from its own proportions, [B, T, Y].
     drawn = np.random.default_rng(seed).multinomial(counts.sum(1), _shares(counts), size=draws)
     # Sampling noise of TV²: as much as drawing the labels once more adds to it.
     noise = np.maximum((_to_past(drawn) ** 2).mean(0) - _to_past(counts) ** 2, 0)
@@ -88,6 +90,7 @@ def _shares(counts: np.ndarray) -> np.ndarray:
 
 def _to_past(counts: np.ndarray) -> np.ndarray:
     """TV of every period to all before it, [..., T − 1]; `counts` is [..., T, Y]."""
+    # Proportions of all labels before a period: running sums up to the one before.
     before = _shares(np.cumsum(counts, axis=-2)[..., :-1, :])
     return 0.5 * np.abs(_shares(counts[..., 1:, :]) - before).sum(-1)
 
@@ -96,6 +99,7 @@ def _statistic(counts: np.ndarray, noise: np.ndarray, times: int) -> float:
     """Root mean square of TV over recent periods, less the noise `times` times."""
     last = slice(-recent(len(noise)), None)
     square = _to_past(counts)[last] ** 2 - times * noise[last]
+    # Labels by period, without the first period, which has no past.
     weight = counts.sum(1)[1:][last]
     # Averaged before the root, so that noise of both signs cancels.
     return float(np.sqrt(max(0.0, (weight * square).sum() / weight.sum())))

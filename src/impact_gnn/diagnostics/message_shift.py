@@ -80,10 +80,12 @@ def message_shift(
     engine = as_engine(engine)
     if view.own is not None:
         graph = view.own
+        # One relation, followed `hops` times.
         path: Metapath = tuple(graph.relations) * hops
         description = f"messages of {hops} hop{'s' if hops > 1 else ''}, edges in both directions"
     else:
         graph = engine.graph(view.masked, undirected=True)
+        # From target nodes to entities and back.
         path = view.paths[0].triples
         description = f"messages along {view.paths[0].name}"
     rng = np.random.default_rng(seed)
@@ -97,6 +99,7 @@ def message_shift(
     def messages(weighting: str, nodes: NodeIndex) -> np.ndarray:
         """Messages of some nodes; the last hop is not computed for others."""
         if view.own is None and weighting != "plain":
+            # Weights depend on both ends of a path, so its hops are plain.
             table = ends_table(graph, weighting, graph.target)
             walk = Walk(graph, [path], "plain", engine)
             return np.asarray(along_ends(walk, table, x)[0][path].rows(nodes), dtype)
@@ -112,6 +115,7 @@ def message_shift(
     measured = message[position]
     noise = sample.noise(measured, seed, rng)
     methods = {"plain": sample.measure(measured, noise, seed)}
+    # On large graphs weights by both ends are skipped: they cost a hop per period.
     if view.own is not None or view.masked.num_nodes * len(graph.times) <= MAX_ENDS:
         for name in WEIGHTINGS:
             methods[name] = sample.measure(messages(name, sample.nodes), noise, seed)
@@ -122,6 +126,7 @@ def message_shift(
     }
     for name, align in aligned.items():
         methods[name] = sample.measure(align()[position], noise, seed)
+    # Share of rows that are all zero, by group [G + 1]; the last are the targets.
     silent = 1 - np.bincount(sample.group, measured.any(1)) / np.bincount(sample.group)
     return MessageShift(
         path=description,
@@ -146,6 +151,7 @@ class Sample:
     def of(cls, view: View, rng: np.random.Generator) -> Sample:
         labelled = np.flatnonzero(view.label >= 0)
         period = view.masked.period[labelled]
+        # Only the most recent labelled periods.
         by_period = [labelled[period == t] for t in view.known[-MAX_PERIODS:]]
         parts = [part[sampled(len(part), PER_PERIOD, rng)] for part in by_period]
         targets = np.flatnonzero(view.masked.targets())
@@ -170,6 +176,7 @@ class Sample:
         # Distances of the means and covariances are sums over the columns; W1 is not.
         root = np.sqrt(values.shape[1])
         sliced = listed(distance.sliced[: self.last])
+        # Noise is subtracted from squares; periods weigh as much as they have labelled nodes.
         square = np.average(np.maximum(np.array(sliced) ** 2 - noise**2, 0), weights=self.count)
         return Distances(
             mean=listed((distance.mean / root)[: self.last]),
@@ -182,18 +189,21 @@ class Sample:
     def noise(self, message: np.ndarray, seed: int, rng: np.random.Generator) -> np.ndarray:
         """Sliced W1 between the targets and samples of them of the size of each period's [G]."""
         targets = self._scaled(message)[self.group == self.last]
-        # One sample per distinct size, the targets themselves last.
+        # Sampled nodes of every labelled period [G]; the last group are the targets.
         sizes = np.bincount(self.group)[:-1]
+        # One sample per distinct size, the targets themselves last.
         distinct = np.unique(sizes)
         drawn = [targets[rng.integers(0, len(targets), size)] for size in distinct]
         group = np.repeat(np.arange(len(distinct) + 1), [*distinct, len(targets)])
         values = np.concatenate([*drawn, targets])
         distance = bounds.shift(values, group, num_slices=32, seed=seed)
+        # From distinct sizes back to the periods.
         return distance.sliced[np.searchsorted(distinct, sizes)]
 
     def _scaled(self, message: np.ndarray) -> np.ndarray:
         """Messages whose targets have variance 1 per column on average."""
         values = np.asarray(message, np.float64)
+        # One unit for all columns, so that their relative sizes stay.
         unit = np.sqrt(values[self.group == self.last].var(0).mean())
         return values / (unit if unit > 0 else 1.0)
 
@@ -207,6 +217,7 @@ class Sample:
         # Mean square within classes, and what chance adds to the sum of squares between them.
         within = squares.sum() / max(len(part) - num_classes, 1)
         chance = (num_classes - 1) * within
+        # Σ n_y ‖mean_y − mean‖² less what chance adds.
         between = (count[:, None] * (mean - part.mean(0)) ** 2).sum() - chance
         total = ((part - part.mean(0)) ** 2).sum() + within
         return float(max(between, 0.0) / total) if total > 0 else None

@@ -56,6 +56,7 @@ class View:
             x = x[nodes]
         if columns is not None and len(columns) < x.shape[1]:
             x = x[:, columns]
+        # Half precision is too coarse for sums.
         return x.astype(np.float32) if x.dtype.itemsize < 4 else x
 
     @property
@@ -71,7 +72,9 @@ class View:
     def of(cls, masked: TemporalGraph, engine: Engine | None = None, *, seed: int = 0) -> View:
         """The view of a graph made by `masked(cutoff)`."""
         cutoff = masked.require_cutoff("a diagnosis needs")
+        # Raw columns become numbers, learned from what is known before the cutoff.
         masked = masked.encoded()
+        # Relations among nodes of the target type that have edges.
         used = {
             triple: relation
             for triple, relation in masked.relations.items()
@@ -83,6 +86,7 @@ class View:
                 reason = f"No relation joins {masked.target!r} nodes with each other"
             return cls._through_entities(masked, reason, seed=seed)
         edge_index, weight = _joined(list(used.values()))
+        # Block by block: edges may be on disk.
         if all((source == target).all() for source, target in _blocks(edge_index)):
             return cls._through_entities(masked, "All edges are loops", seed=seed)
         notes = []
@@ -107,6 +111,7 @@ class View:
         is_sampled = np.random.default_rng(seed).random(masked.num_nodes) < share
         if share < 1:
             notes.append(f"Connections were counted at a random {share:.2%} of the nodes.")
+        # Without loops, and only into sampled nodes.
         edges = [
             block[:, (block[0] != block[1]) & is_sampled[block[1]]]
             for block in _blocks(own.edge_index)
@@ -174,6 +179,7 @@ def _has_reverses(edge_index: np.ndarray) -> bool:
     Compares sums of hashes of all edges and of all reverses. Two different collections have the
     same sum with a probability of 2^-64.
     """
+    # Sums of uint64 wrap around, hence the comparison modulo 2⁶⁴.
     difference = 0
     for source, target in _blocks(edge_index):
         difference += int((_hashed(source, target) - _hashed(target, source)).sum(dtype=np.uint64))

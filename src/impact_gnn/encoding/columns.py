@@ -54,6 +54,7 @@ class Block:
         with CACHE_LOCK:  # blocks are encoded in threads
             if name not in cache:
                 cache[name] = compute(one_array(self.whole.table.column(name)))
+        # Rows of the whole table, not of this view.
         return cache[name][self.rows]
 
 
@@ -113,6 +114,7 @@ class Columns:
         is_present = np.asarray(pc.is_valid(column))
         reason = "it is empty"
         if self.known is not None:
+            # A column is judged by what is known before the cutoff.
             is_present = is_present & self.known
             reason = "it is empty before the cutoff"
         rows = np.flatnonzero(is_present)
@@ -161,6 +163,7 @@ class Columns:
         known = np.arange(len(self)) if self.known is None else np.flatnonzero(self.known)
         if len(known) > size:
             known = np.sort(np.random.default_rng(0).choice(known, size, replace=False))
+        # From positions in this view to rows of the table.
         rows = known if self.rows is None else self.rows[known]
         table = self.table if len(rows) == self.table.num_rows else self.table.take(pa.array(rows))
         return Block(table, rows, self)
@@ -172,12 +175,14 @@ class Columns:
         last = int(rows[-1]) + 1
         # a slice copies nothing, and rows are then taken from near ones only
         table = self.table.slice(first, last - first)
+        # Rows are not consecutive: some are taken from the slice.
         if len(rows) != last - first:
             table = table.take(pa.array(rows - first))
         return Block(table, rows, self)
 
     def digest(self) -> str:
         """Return a digest of the values, kinds and known rows."""
+        # In blocks of fixed size: the chunks of the table do not change the digest.
         parts = [
             _files.digest(*map(_buffers, block.table.columns), block.moment)
             for block in map(self.block, self.spans())
@@ -207,6 +212,7 @@ class Columns:
     def open(cls, path: Path, *later: Path) -> Columns:
         """Map the file that `save` wrote, and files with later rows of the same columns."""
         if later:
+            # Files of later updates have further rows of the same columns.
             parts = [cls.open(one) for one in (path, *later)]
             moment = None
             if parts[0].moment is not None:

@@ -138,6 +138,7 @@ class Number(Part):
             name,
             fill=scale.middle.item(),
             marked=bool(missing.any()),
+            # Arrays of length 1 become numbers.
             **{field: values.item() for field, values in vars(scale).items()},
         )
 
@@ -167,6 +168,7 @@ class Date(Number):
         days = super().values(name, block)
         if block.moment is None:
             return days
+        # Both in days since 1970.
         return block.moment.astype(np.int64) / MICROSECONDS_PER_DAY - days
 
 
@@ -187,6 +189,7 @@ class Category(Part):
 
     @classmethod
     def fit(cls, name: str, sample: Block) -> Category:
+        # Distinct values of the sample, whichever row has them.
         values = sorted(set(cls._coded(name, sample)[1]))
         if len(values) < 2:
             raise Dropped("it is constant before the cutoff")
@@ -207,8 +210,10 @@ class Category(Part):
         if self.hashed:
             from sklearn.feature_extraction import FeatureHasher
 
+            # Distinct values are hashed once; rows look up their code.
             hasher = FeatureHasher(BUCKETS, input_type="string", dtype=np.float32)
             return hasher.transform([[value] for value in distinct]).toarray()[code]
+        # [distinct, values]: the one-hot row of a distinct value, zeros if it is unknown.
         rows = np.array(distinct, object)[:, None] == np.array(self.values, object)
         return rows.astype(np.float32)[code]
 
@@ -249,6 +254,7 @@ class Text(Part):
         from sklearn.feature_extraction.text import TfidfTransformer
 
         weights = TfidfTransformer(sublinear_tf=True)
+        # An attribute that `fit` would set.
         weights.idf_ = self.idf
         return np.asarray(weights.transform(word_counts(self.name, block)) @ self.directions.T)
 
@@ -290,6 +296,7 @@ class Vector(Part):
     @classmethod
     def fit(cls, name: str, sample: Block) -> Vector:
         values = vectors(name, sample.column(name))
+        # Lists without a missing number.
         present = values[~np.isnan(values).any(1)]
         if not present.size:
             raise Dropped("it is empty before the cutoff")
@@ -310,11 +317,13 @@ class Vector(Part):
                 wild=zeros.astype(bool),
             )
         rows = np.arange(len(x)) if known is None else np.flatnonzero(known)
+        # Rows that quantiles are computed from: fewer where rows are wide.
         size = min(max(QUANTILE_NUMBERS // max(x.shape[1], 1), 1000), QUANTILES)
         sample = x[rows[:: max(len(rows) // size, 1)]].astype(np.float64)
         # The extremes of all known rows, block by block.
         blocks = (x[part] if known is None else x[part][known[part]] for part in _native.blocks(x))
         extremes = [(block.min(0), block.max(0)) for block in blocks if len(block)]
+        # [blocks, 2, f] becomes two arrays [blocks, f].
         lows, highs = np.array(extremes, np.float64).swapaxes(0, 1)
         low = lows.min(0)
         high = highs.max(0)
@@ -322,6 +331,7 @@ class Vector(Part):
         # A column that has been constant does not show how far later values may lie.
         reach = np.where(low == high, FAR * np.maximum(np.abs(low), 1), 0.0)
         with np.errstate(over="ignore"):
+            # Rounding, or an overflow, may put the mean outside.
             mean = np.clip(sample.mean(0), low, high)
         scale = replace(scale, low=scale.low - reach, high=scale.high + reach)
         return cls(name, fill=mean, **vars(scale))
@@ -353,6 +363,7 @@ class Vector(Part):
             return x  # for the model to refuse, with the width that it was fitted with
         far = np.zeros(x.shape[1], np.int64)  # outliers per column
         for part in _native.blocks(x):
+            # NaN is neither, so it does not count.
             far += ((x[part] < self.low) | (x[part] > self.high)).sum(0)
         if not far.any() and not self.wild.any():
             return x
@@ -389,11 +400,14 @@ def column_scales(sample: np.ndarray, low: np.ndarray, high: np.ndarray) -> Colu
     quantiles = np.quantile(sample, [0.01, 0.25, 0.5, 0.75, 0.99], axis=0)
     lowest, first, middle, third, highest = quantiles
     # If half of the values are the same, the usual width is that of nearly all, or of all.
+    # Halves, because the difference of two large numbers may overflow.
     half = third / 2 - first / 2
     for wider in (highest / 2 - lowest / 2, high / 2 - low / 2, np.full_like(half, 0.5)):
         half = np.where(half > 0, half, wider)
+    # Largest magnitude of every column.
     size = np.maximum(high, -low)
     with np.errstate(over="ignore"):
+        # Outliers far from the middle; too large or too small for float32; too close together.
         wild = np.maximum(high / 2 - middle / 2, middle / 2 - low / 2) > WILD * half
         wild |= (size > LARGEST) | ((size > 0) & (size < SMALLEST))
         wild |= half < FINE / 2 * np.abs(middle)
@@ -404,6 +418,7 @@ def column_scales(sample: np.ndarray, low: np.ndarray, high: np.ndarray) -> Colu
 
 def clip_far(values: np.ndarray, low: np.ndarray | float, high: np.ndarray | float) -> np.ndarray:
     """Return values between the bounds as they are, and others as about the known extreme."""
+    # Bounds lie `FAR` ranges outside the known extremes; `edge` leads back to these.
     edge = FAR / (1 + 2 * FAR) * (high - low)
     return np.where(values < low, low + edge, np.where(values > high, high - edge, values))
 
@@ -413,6 +428,7 @@ def compress(
 ) -> np.ndarray:
     """Return distances from the middle in usual widths, logarithmic beyond one width."""
     with np.errstate(over="ignore"):
+        # Halved before the difference, which may overflow.
         distance = (values.astype(np.float64) / 2 - middle / 2) / width * 2
     logarithm = np.minimum(np.log(np.maximum(np.abs(distance), 1)), MAX_LOGARITHM)
     return np.where(np.abs(distance) <= 1, distance, np.sign(distance) * (1 + logarithm))
@@ -492,6 +508,7 @@ class Encoder:
         for part in self.parts:
             part.require_kind(columns.table.column(part.name))
         widths = [len(part.outputs) for part in self.parts]
+        # One after the last column of every part.
         ends = np.cumsum(widths)
         out = new_features((len(columns), sum(widths)), in_file=columns.mapped)
 
@@ -523,6 +540,7 @@ class Encoder:
         """Return all fields but the arrays, for JSON."""
         parts = []
         for part in self.parts:
+            # Arrays are saved in a file of their own.
             plain = {
                 name: encode(value) for name, value in vars(part).items() if name not in part.arrays
             }
@@ -541,6 +559,7 @@ class Encoder:
         """Return the encoder that `content` and `arrays` describe."""
         parts = []
         for k, entry in enumerate(content["parts"]):
+            # The class of a part says which of its fields are arrays.
             part_class: Any = PARTS[entry["kind"]]
             hints = get_type_hints(part_class)
             values = {name: arrays[f"{k}.{name}"] for name in part_class.arrays}
@@ -556,11 +575,13 @@ def new_features(shape: tuple[int, int], *, in_file: bool = False) -> np.ndarray
     size = 4 * shape[0] * shape[1]
     if size < LARGE:
         return np.empty(shape, np.float32)
+    # A matrix that fits, and whose source is not mapped, stays in memory.
     if not in_file and size <= _native.free_memory() // 4:
         # numpy requests huge pages, whose first touch is slow where memory is fragmented.
         return np.frombuffer(mmap.mmap(-1, size), np.float32).reshape(shape)
     folder = tempfile.TemporaryDirectory(prefix="impact-features-")
     _files.require_space(Path(folder.name), size)
     out = _files.create_array(Path(folder.name) / "x.npy", np.float32, shape)
+    # The file lives as long as the array.
     weakref.finalize(out, folder.cleanup)
     return out

@@ -55,6 +55,7 @@ def guess_kind(name: str, column: Column) -> tuple[str, str]:
         return ("vector", "") if is_number(kind.value_type) else ("ignore", f"its type is {kind}")
     if not is_text(kind):
         return "ignore", f"its type is {kind}"
+    # Text is a date, words, names of things, or else a category.
     values = column.slice(0, LOOK).drop_null()
     if len(values) == 0:
         return "category", ""
@@ -97,10 +98,12 @@ def count_misfits(name: str, kind: str, past: Column, later: Column) -> int:
         values = numbers(name, later) if kind == "number" else dates(name, later)
         return int(np.isnan(values).sum())
     if kind == "vector" and is_list(later.type):
+        # The most frequent length of past lists.
         width = pc.mode(pc.list_value_length(past))
         wanted = width[0]["mode"] if len(width) else None
         return int(pc.sum(pc.not_equal(pc.list_value_length(later), wanted)).as_py() or 0)
     if kind == "category":
+        # Missing values are no category.
         known = {value_name(value) for value in texts(name, past).unique().to_pylist() if value}
         counts = pc.value_counts(texts(name, later)).to_pylist()
         return sum(one["counts"] for one in counts if value_name(one["values"]) not in known)
@@ -130,6 +133,7 @@ def numbers(name: str, column: Column) -> np.ndarray:
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     elif pa.types.is_duration(kind):  # in seconds, whatever its unit
+        # Ticks per second.
         units = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
         column = pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), units[kind.unit])
     elif pa.types.is_null(kind) or pa.types.is_decimal(kind):
@@ -149,9 +153,11 @@ def numbers(name: str, column: Column) -> np.ndarray:
 def _numbers_in(text: Column) -> Column:
     """Return numbers and truth values that are written as text, null for other text."""
     none = pa.scalar(None, text.type)
+    # Other text becomes null here, because a cast of it would fail.
     number = pc.if_else(pc.match_substring_regex(text, NUMBER), text, none)
     number = pc.replace_substring_regex(number, r"^\+", "").cast(pa.float64())
     truths = pa.array(["false", "true"], text.type)
+    # 0 for false, 1 for true, null for other text.
     truth = pc.index_in(pc.utf8_lower(text), value_set=truths)
     return pc.coalesce(number, truth.cast(pa.float64()))
 
@@ -169,9 +175,11 @@ def texts(name: str, column: Column) -> pa.Array:
             text = pc.replace_substring_regex(text, r" 00:00:00Z?$", "")
         if pa.types.is_floating(kind):
             values = one_array(column)
+            # Larger ones do not fit into 64 bits.
             fits_integer = pc.less(pc.abs(values), 2.0**62)
             is_whole = pc.and_(fits_integer, pc.equal(pc.floor(values), values))
             integers = pc.if_else(is_whole, values, None).cast(pa.int64())
+            # Whole numbers without a point, the others as they were.
             text = pc.coalesce(integers.cast(pa.large_string()), text)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise retyped(name, column, "text") from None
@@ -188,6 +196,7 @@ def value_name(text: str) -> str:
     text = text.strip()
     if text in ("True", "False"):
         return text.lower()
+    # Written as 1.0 or 1e1; up to 15 digits floats are exact.
     if re.fullmatch(r"-?[1-9]\d{0,14}\.0+|-?[1-9](\.\d+)?[eE]\+?\d", text):
         number = float(text)
         return str(int(number)) if number.is_integer() else text
@@ -211,9 +220,11 @@ def dates(name: str, column: Column) -> np.ndarray:
         coded = one_array(column).dictionary_encode()
         # The last entry is the date of missing values.
         known = [parse(text) for text in coded.dictionary.to_pylist()] + [None]
+        # Distinct texts are parsed once; rows look up theirs.
         out = np.array(known, "M8[us]")[np.asarray(pc.fill_null(coded.indices, len(known) - 1))]
     if out is None:
         raise retyped(name, column, "a date")
+    # Microseconds become days.
     return np.where(np.isnat(out), np.nan, out.astype(np.int64) / 86_400e6)
 
 
@@ -226,6 +237,7 @@ def vectors(name: str, column: Column, width: int | None = None) -> np.ndarray:
         raise retyped(name, column, "a list of numbers")
     column = one_array(column)
     if width is not None:
+        # Missing lists do not fit either.
         fits = pc.fill_null(pc.equal(pc.list_value_length(column), width), False)
         column = pc.if_else(fits, column, pa.scalar(None, column.type))
     lengths = pc.unique(pc.list_value_length(column).drop_null())
@@ -240,6 +252,7 @@ def vectors(name: str, column: Column, width: int | None = None) -> np.ndarray:
     out = np.full((len(column), width), np.nan, np.float32)
     # float32 holds no larger numbers, and these count as wild anyway
     limit = float(np.finfo(np.float32).max)
+    # Values of all present lists one after the other, [present · width].
     values = np.clip(numbers(name, pc.list_flatten(column.drop_null())), -limit, limit)
     out[present] = values.reshape(len(present), width)
     return out
@@ -252,6 +265,7 @@ def parsed_numbers(column: Column, known: np.ndarray | None = None) -> tuple[pa.
     has one, or no mark at all. If no known row has a value, all rows decide.
     """
     text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    # Text that means missing becomes null.
     text = pc.if_else(pc.is_in(text, pa.array(MISSING, pa.large_string())), None, text)
     visible = text if known is None else text.filter(pa.array(known))
     if visible.null_count == len(visible):
@@ -281,12 +295,15 @@ def looks_like_numbers(name: str, column: Column) -> str:
     is_plain = pc.match_substring_regex(text, NUMBER)
     commas = pc.sum(has_comma).as_py() or 0
     plain = pc.sum(is_plain).as_py() or 0
+    # Values that are not missing.
     known = len(text) - text.null_count
     if commas > 0 and commas + plain >= MOSTLY * known:
         row = pc.index(has_comma, True).as_py()
         value = text[row].as_py()
         fix = f"write {value.replace(',', '.')} instead"
+    # Nearly all are numbers, and some are not.
     elif max(MOSTLY * known, 2) <= plain < known:
+        # The first value that is no number; missing ones count as numbers here.
         row = pc.index(pc.fill_null(is_plain, True), False).as_py()
         value = text[row].as_py()
         fix = "write a number or leave it empty"

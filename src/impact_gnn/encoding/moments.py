@@ -18,6 +18,7 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     if isinstance(column, pa.Array):
         return column
     one = column.combine_chunks()
+    # Arrow leaves several chunks where the offsets of text exceed 32 bits.
     return one if isinstance(one, pa.Array) else pa.concat_arrays(one.chunks)
 
 
@@ -79,6 +80,7 @@ def _from_text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         text = pc.replace_substring_regex(text, QUARTER.format(quarter), rf"\1-{month}-01")
     text = pc.replace_substring_regex(text, r"^(\d{4}-\d{2}-\d{2}) (\d)", r"\1T\2")
     zoned = pc.match_substring_regex(text, r"T.*(Z|[+-]\d{2}(:?\d{2})?)$")
+    # Arrow casts text with a time zone and text without one in different ways.
     with_zone = pc.if_else(zoned, text, pa.scalar(None, pa.string()))
     without = pc.if_else(zoned, pa.scalar(None, pa.string()), text)
     return pc.coalesce(with_zone.cast(pa.timestamp("us", "UTC")).cast(STAMP), without.cast(STAMP))
@@ -93,6 +95,7 @@ def unit_of(values: np.ndarray) -> str | None:
     """
     low = values.min()
     high = values.max()
+    # The range of one unit does not overlap with that of the next.
     for unit, scale in SCALES.items():
         if low >= SINCE * scale and high < UNTIL * scale:
             return unit
@@ -107,6 +110,7 @@ def unit_of(values: np.ndarray) -> str | None:
         name = "YYYYMM"
         year = 100
         whole = 100 * whole + 1  # the first day of the month
+    # Digits YYYYMMDD.
     month = whole // 100 % 100
     day = whole % 100
     is_date = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
@@ -118,6 +122,7 @@ def from_numbers(values: np.ndarray, unit: str) -> np.ndarray:
     values = values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
     if unit in SCALES:
         scale = SCALES[unit]
+        # Nanoseconds are divided, coarser units are multiplied.
         whole = values // 1_000 if scale == 10**9 else values * (10**6 // scale)
         return np.floor(whole).astype(np.int64).view("M8[us]")
     whole = values.astype(np.int64)
@@ -126,8 +131,10 @@ def from_numbers(values: np.ndarray, unit: str) -> np.ndarray:
     year = whole // 10_000
     month = whole // 100 % 100
     day = whole % 100
+    # Months since January 1970.
     first = (12 * (year - 1970) + month - 1).astype("M8[M]")
     date = first.astype("M8[D]") + (day - 1)
+    # February 30 has run into March, so its month differs.
     return np.where(date.astype("M8[M]") == first, date, np.datetime64("NaT")).astype("M8[us]")
 
 

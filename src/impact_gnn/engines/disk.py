@@ -165,6 +165,7 @@ class FileEngine(Engine):
             raise InputError(f"{path} is a file; choose a directory.")
         entries = list(path.iterdir()) if path.exists() else []
         known = OWN_ENTRIES if (path / _files.LOCK).is_file() else ()
+        # A link may lead to files of somebody else.
         foreign = [entry.name for entry in entries if entry.name not in known or entry.is_symlink()]
         if foreign:
             raise InputError(
@@ -222,6 +223,7 @@ class FileEngine(Engine):
         part = part or graph.relations[relation]
         sizes = [graph.nodes[relation[0]].num_nodes, graph.nodes[relation[2]].num_nodes]
         goal = self.place / "edges" / _files.digest(part.edge_index, part.weight, *sizes, both)
+        # Written last, so the folder is complete.
         if (goal / "csr.json").exists():
             return StoredCSR.open(goal)
         with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
@@ -258,6 +260,7 @@ class FileEngine(Engine):
         by_id = {id(operator): self._stored_operator(operator) for operator in operators}
         stored = tuple(by_id[id(operator)] for operator in operators)
         nodes = (x.shape[0], *(operator.csr.num_targets for operator in operators))
+        # An array is identified by its content, a hop by the key of its computation.
         x_key = _files.digest(x) if isinstance(x, np.ndarray) else x.key
         # All that the numbers depend on; the memory limit is not among it.
         key = _files.digest(x_key, [operator.folder.name for operator in stored], rows, dtype.str)
@@ -266,6 +269,7 @@ class FileEngine(Engine):
             operator.csr.num_sources * (9 if operator.norm == "sym" else 1)
             for operator in operators
         )
+        # A slice of the values that are read must fit; results are streamed to files.
         columns = slice_borders(
             x.shape[1], max(nodes[:-1]), dtype, self.task_memory - node_bytes, self.min_slices
         )
@@ -304,6 +308,7 @@ class FileEngine(Engine):
             "target": operator.target_period,
         }
         options = {name: getattr(operator, name) for name in OPTIONS}
+        # All that the operator depends on; equal operators share a folder.
         key = _files.digest(str(csr.directory), *options.values(), *arrays.values())
         stored = StoredOperator(self.place / "operators" / key, csr.directory, options)
         if stored.folder.exists():
@@ -315,6 +320,7 @@ class FileEngine(Engine):
                 _files.save_array(temporary / f"{name}.npy", values, sealed=True)
             if operator.balanced:
                 path = temporary / "weight.npy"
+                # Balanced weights are as many as edges, and are written block by block.
                 with _files.atomic_array(path, operator.weight_dtype, (csr.num_edges,)) as weight:
                     operator.balance(weight)
         return stored
@@ -353,6 +359,7 @@ class FileEngine(Engine):
 
     def _earliest(self, csr: StoredCSR, edge_index: np.ndarray, time: np.ndarray) -> np.ndarray:
         """Store the times of merged edges with them; the file's name identifies the times."""
+        # Edges may be the same with other times.
         path = csr.directory / f"time-{_files.digest(time)}.npy"
         if not path.exists():
             # As many rows at a time as fit into memory, with a time and a source per edge. Each
@@ -369,6 +376,7 @@ class FileEngine(Engine):
         """Compute `graph.upto(t)`; features and edges are filtered block by block into files."""
         inputs: list[Any] = []
         for part in graph.nodes.values():
+            # Only arrays are copied to files here; raw columns are not.
             inputs += [x for x in (part.features, part.time) if isinstance(x, np.ndarray)]
         for relation in graph.relations.values():
             inputs += [relation.edge_index, relation.weight, relation.time]
@@ -378,6 +386,7 @@ class FileEngine(Engine):
         for kind, part in graph.nodes.items():
             path = goal / f"{_files.safe_name(kind)}-x.npy"
             nodes[kind] = _take_nodes(part, positions[kind], path)
+        # The new number of every node by type, −1 for nodes that are left out.
         numbers = graph.numbers_upto(t, positions)
         relations = {}
         for number, (triple, relation) in enumerate(graph.relations.items()):
@@ -469,12 +478,14 @@ def _filter_edges(
         # A first pass counts, because a file has its size from the beginning.
         size = sum(len(positions) for _, _, positions in filtered())
         for name, values in arrays.items():
+            # Edges are the last axis, of [2, E] as of [E].
             shape = (*values.shape[:-1], size)
             with _files.atomic_array(files[name], values.dtype, shape) as remaining:
                 begin = 0
                 for block, ends, positions in filtered():
                     end = begin + len(positions)
                     is_ends = name == "edge_index"
+                    # Ends have new numbers; weights and times are copied.
                     remaining[..., begin:end] = ends if is_ends else values[block][positions]
                     _native.release(remaining)
                     begin = end
@@ -488,6 +499,7 @@ def _write_edge_index(csr: CSR, path: Path) -> None:
             edges = slice(int(csr.indptr[first]), int(csr.indptr[last]))
             degrees = np.diff(csr.indptr[first : last + 1])
             edge_index[0, edges] = csr.indices[edges]
+            # The target of every edge is the row in which it stands.
             edge_index[1, edges] = np.repeat(np.arange(first, last), degrees)
             _native.release(edge_index, csr.indices)
 

@@ -66,6 +66,7 @@ class EdgeList:
         """Yield ends [2, n] and weights of consecutive edges."""
         edge_index = _files.open_array(self.edge_index)
         weights = None if self.weight is None else _files.open_array(self.weight)
+        # With `both`, a second pass over the edges gives their reverses.
         for is_reverse in (False, True)[: 1 + self.both]:
             for begin in range(0, edge_index.shape[1], PIECE):
                 part = slice(begin, begin + PIECE)
@@ -103,6 +104,7 @@ def ranges_of(edges: EdgeList, memory: int) -> list[Range]:
     # A bin is a run of 2^shift targets.
     last_target = max(edges.num_targets, 1) - 1
     shift = max(0, last_target.bit_length() - BINS)
+    # Edges by bin of targets.
     edges_per_bin = _count_edges(edges, shift, (last_target >> shift) + 1)
     # Bytes per edge: the copy (target, source), the sorted edges (source, digits), and what a
     # merge copies. Bytes per row: its border and its count.
@@ -126,10 +128,12 @@ def ranges_of(edges: EdgeList, memory: int) -> list[Range]:
 def _count_edges(edges: EdgeList, shift: int, num_bins: int) -> np.ndarray:
     """Count edges per bin of targets; refuse edges that point outside."""
     total = np.zeros(num_bins, np.int64)
+    # Upper limits of both ends, [2, 1].
     sizes = np.array([[edges.num_sources], [edges.num_targets]])
     for ends, _ in edges.pieces():
         is_outside = ((ends < 0) | (ends >= sizes)).any(0)
         if is_outside.any():
+            # All earlier edges have been counted, so their sum is where this piece begins.
             first = int(is_outside.argmax())
             raise InputError(
                 f"edge {total.sum() + first} runs from {ends[0, first]} to {ends[1, first]}, but "
@@ -187,9 +191,11 @@ def sort_edges(
     _files.require_space(directory, size * edge_size + 16 * edges.num_targets)
     parts = directory / "parts"
     counts = list(share(sort_range, [(edges, part, parts) for part in ranges]))
+    # Where the edges of each range begin in the joined files.
     begins = np.cumsum([0, *counts])
     for name, dtype in (*dtypes.items(), ("indptr", np.dtype(np.int64))):
         is_border = name == "indptr"
+        # There is one border more than there are rows.
         length = 1 + edges.num_targets if is_border else begins[-1]
         with _files.atomic_array(directory / f"{name}.npy", dtype, (length,)) as joined:
             place = 0

@@ -58,6 +58,7 @@ class _LazyHop:
         return self.shape[0]
 
     def __getitem__(self, index: Any) -> np.ndarray:
+        # Whatever the index is, it becomes positions of rows.
         return self.rows(np.arange(len(self))[index])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -109,6 +110,7 @@ class SlicedHop(_LazyHop):
         for part in self.slices:
             # The columns that this slice and the request have in common.
             overlap = part[:, max(low - begin, 0) : max(high - begin, 0)]
+            # Where the common columns begin in the result.
             first = max(begin - low, 0)
             _copy_columns(overlap, values[:, first : first + overlap.shape[1]])
             begin += part.shape[1]
@@ -153,6 +155,7 @@ def selected_hop(hop: Any, rows: np.ndarray) -> ComputedHop:
     return ComputedHop(
         shape=(len(rows), hop.shape[1]),
         dtype=hop.dtype,
+        # Positions among the selected rows become positions in the other hop.
         compute=lambda index: hop.rows(rows[index]),
         recompute=lambda values, index: recompute(hop, values, rows[index]),
     )
@@ -198,7 +201,8 @@ def columns_of(x: Any, low: int, high: int, dtype: Any) -> np.ndarray:
     """Return columns low .. high−1 of features in memory, rows contiguous, in type `dtype`."""
     if not isinstance(x, np.ndarray):
         return x.columns(low, high).astype(dtype, copy=False)
-    # An array in memory that is complete already is used as it is.
+    # All columns of an array in memory are used as they are; kernels read rows in any order, so
+    # a mapped array is copied.
     if (low, high) == (0, x.shape[1]) and x.dtype == dtype and _native.mapping(x) is None:
         return np.ascontiguousarray(x)
     values = _native.aligned_empty((len(x), high - low), dtype)

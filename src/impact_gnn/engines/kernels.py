@@ -61,6 +61,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
     wide = np.empty(columns[1])
     one = table.dtype.type(1)
     num_edges = len(indices)
+    # Whether there are weights of edges, a table and column scales.
     has = (len(weight) > 0, len(table) > 0, len(column_scale) > 0)
     kind = LOOK_UP if has[0] or has[1] or has[2] else PLAIN
     # From here on only pointers, see `vectors`.
@@ -87,6 +88,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
         if divide and kind == PLAIN:
             weight_sum += end - first
             scale = 1 / weight_sum if weight_sum > 0 else 0.0
+        # Where the row of the flat table begins that belongs to the period of v.
         base = target_period[v] * periods[2]
         while True:
             last = min(first + TILE, end)
@@ -94,6 +96,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
             edges = first, last, v, heavy, last == end, self_loop, step, base
             how = kind
             c = columns[0]
+            # Columns in blocks of 64, 16, 4 and 1.
             while c < columns[1]:
                 # Each width is a type of its own, so each call is compiled for one width.
                 block = how, c, edges, (one, loop_scale, scale, divide), weight_sum
@@ -141,6 +144,7 @@ def balanced(rows, csr, source_period, num_periods, out):
     indptr, indices, weight = csr
     # The sum of the row's weights per period; its edges clear it after the row.
     total = np.zeros(num_periods)
+    # Three passes over the edges of a row: sum, divide, clear.
     for v in range(rows[0], rows[1]):
         for e in range(indptr[v], indptr[v + 1]):
             total[source_period[np.uintp(indices[e])]] += weight[e] if len(weight) else 1.0
@@ -161,10 +165,12 @@ def _block(total, block, source, has, parts, x, out):
     one, loop_scale, row_scale, divide = scaling
     values, stride = x
     if how == PLAIN:
+        # All factors are 1.
         for e in range(first, last):
             prefetch(values, np.int64(source[e + step]) * stride + c, total)
             total = add(total, values, np.int64(source[e]) * stride + c)
     elif how == LOOK_UP:
+        # The first columns of a tile look up the factors, and store them for the others.
         for e in range(first, last):
             prefetch(values, np.int64(source[e + step]) * stride + c, total)
             u = np.int64(source[e])
@@ -177,6 +183,7 @@ def _block(total, block, source, has, parts, x, out):
             weight_sum += factor
             total = multiply_add(total, factor, values, u * stride + c)
     else:
+        # The other columns of the tile.
         for e in range(first, last):
             prefetch(values, np.int64(source[e + step]) * stride + c, total)
             total = multiply_add(
@@ -186,6 +193,7 @@ def _block(total, block, source, has, parts, x, out):
     if how == LOOK_UP and divide:
         row_scale = 1 / weight_sum if weight_sum > 0 else 0.0
     if self_loop and finished:
+        # Once per row, with its last tile.
         total = multiply_add(total, loop_scale, values, v * stride + c)
     # A light row is stored; a heavy one is added to its sums, and stored after its last tile.
     where = v * out[1] + c

@@ -139,6 +139,7 @@ class Operator:
 
         With `sources`, increasing positions, `x` has the rows of these nodes only.
         """
+        # The kernel divides by the weights itself, unless a loop is added afterwards.
         row_scale = self.row_scale[rows] if self.norm != "mean" or self.self_loop else np.empty(0)
         # The same pass over the edges of these rows; loops are added below.
         part = replace(
@@ -155,6 +156,7 @@ class Operator:
         result = part.apply(x, threads=threads)
         # The kernel reads the loop of row v at x_v, which is x[own[v]] here.
         if self.self_loop:
+            # [rows, f], from scales in float64.
             loop = (self.row_scale * self.column_scale)[rows, None] * x[own]
             result += loop.astype(result.dtype)
         return result
@@ -199,6 +201,7 @@ class Operator:
             return np.ones(self.csr.num_targets)
         total = self.in_weight
         if self.norm == "sym":
+            # The other half of the power is the scale of the column.
             total = np.sqrt(total)
         # A node without incoming weight has the factor 0.
         return np.divide(1, total, out=np.zeros_like(total), where=total > 0)
@@ -213,6 +216,7 @@ class Operator:
         """The pass without scales and self-loops."""
         return _Pass(
             csr=self.edges,
+            # Without a table the kernel looks up no weights.
             table=None if (self.table == 1).all() else self.table,
             source_period=self.source_period,
             target_period=self.target_period,
@@ -286,6 +290,7 @@ class _Pass:
             plain_view(self.row_scale),
             factors[1],
             self.self_loop,
+            # Memory and row stride of both matrices.
             _flat(x),
             _flat(out),
             prefetch_distance(x),
@@ -316,6 +321,7 @@ class _Pass:
         sums = np.empty(self.csr.num_targets)
         shared = (kernel_arrays(self.csr), self._double[0], self._periods, sums)
         for block in row_blocks(self.csr):
+            # Tiles as for 8 columns: summing weights takes less time per edge than summing rows.
             tasks = [(rows, *shared) for rows, _ in self._tiles(8, block)]
             _native.run(kernels.row_sums, tasks, None)
             _native.release(self.csr.indices, self.csr.weight)
@@ -325,7 +331,9 @@ class _Pass:
         self, columns: int, rows: tuple[int, int]
     ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
         """Cut the result into (rows, columns) of about equal work, one per task of a thread."""
+        # Edges of a task; an edge reads one row of x.
         max_edges = max(1, TASK // columns)
+        # Borders of the requested rows only; positions below are relative to rows[0].
         indptr = self.csr.indptr[rows[0] : rows[1] + 1]
         for low, high in pairwise(_native.spans(indptr, max_edges).tolist()):
             # One row with very many edges is cut by columns, or one thread would end long after the

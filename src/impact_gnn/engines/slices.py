@@ -158,6 +158,7 @@ def slice_borders(
         >>> slice_borders(100, 1000, np.dtype(np.float32), 200_000)
         (0, 48, 96, 100)
     """
+    # Bytes of one column.
     column_size = max(1, num_rows * dtype.itemsize)
     width = memory // column_size
     if width < 1:

@@ -67,6 +67,7 @@ def keep(typing, first, second):  # type: ignore[no-untyped-def]
 @intrinsic(prefer_literal=True)
 def zeros(typing, width, array):  # type: ignore[no-untyped-def]
     """A `Vector` of `width` (a literal) zeros that can sum rows of `array`."""
+    # Rows of float16 and float32 are summed in float32, of float64 in float64.
     vector = Vector(width.literal_value, array.dtype == types.float64)
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -92,6 +93,7 @@ def multiply_add(typing, total, factor, array, position):  # type: ignore[no-unt
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         row = _load(builder, total, array, args[2], args[3])
+        # LLVM's a·b + c for vectors of this width.
         kind = ir.FunctionType(total.of(), [total.of()] * 3)
         name = f"llvm.fmuladd.v{total.width}f{scalar.bitwidth}"
         fused = cgutils.get_or_insert_function(builder.module, kind, name)
@@ -108,8 +110,10 @@ def store(typing, array, position, total, factor):  # type: ignore[no-untyped-de
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         value = builder.fmul(args[2], _repeat(builder, total, args[3]))
         if array.dtype != types.float64 and total.double:
+            # Sums of a heavy row are float64 whatever the rows are.
             value = builder.fptrunc(value, total.of(ir.FloatType()))
         if array.dtype == types.uint16:
+            # uint16 stands for float16, which numba does not have.
             value = builder.fptrunc(value, total.of(ir.HalfType()))
         elif array.dtype == types.float64 and not total.double:
             value = builder.fpext(value, total.of(ir.DoubleType()))
@@ -153,17 +157,20 @@ def _address(builder, value, position, to=None):  # type: ignore[no-untyped-def]
 
 
 def _load(builder, total, array, value, position):  # type: ignore[no-untyped-def]
+    # The type in memory; uint16 stands for float16.
     stored = {
         types.uint16: ir.HalfType(),
         types.float32: ir.FloatType(),
         types.float64: ir.DoubleType(),
     }[array.dtype]
+    # Read in the stored type, then widened to that of the sums.
     row = builder.load(_address(builder, value, position, total.of(stored)))
     row.align = array.dtype.bitwidth // 8  # rows start anywhere
     return row if row.type == total.of() else builder.fpext(row, total.of())
 
 
 def _repeat(builder, total, scalar):  # type: ignore[no-untyped-def]
+    # LLVM's way to repeat a scalar: put it in lane 0, then copy that lane to all.
     nothing = ir.Constant(total.of(), ir.Undefined)
     first = builder.insert_element(nothing, scalar, ir.Constant(_INT32, 0))
     return builder.shuffle_vector(
@@ -174,5 +181,6 @@ def _repeat(builder, total, scalar):  # type: ignore[no-untyped-def]
 def _prefetch(builder, address):  # type: ignore[no-untyped-def]
     kind = ir.FunctionType(ir.VoidType(), [address.type, _INT32, _INT32, _INT32])
     function = builder.module.declare_intrinsic("llvm.prefetch", [address.type], kind)
+    # For reading, in all levels of the cache, data and not instructions.
     read, keep, data = (ir.Constant(_INT32, number) for number in (0, 3, 1))
     builder.call(function, [address, read, keep, data])

@@ -138,6 +138,7 @@ class Inputs:
         assert cutoff is not None
         nodes = dict(graph.nodes)
         for kind, x in spectral(graph, cutoff).items():
+            # A past without edges gives no columns.
             if nodes[kind].x is None and x.shape[1]:
                 nodes[kind] = replace(
                     nodes[kind],
@@ -165,6 +166,7 @@ class Inputs:
         view = self.graph.masked(cutoff)
         hops = self._aligned_hops(method, cutoff, view)
         label_hops: list[Hop] = []
+        # Soft labels differ from stage to stage, so their hops are not cached.
         if "labels" in method and soft is not None:
             label_hops = self._label_hops(view, method, soft)
         elif "labels" in method:
@@ -188,6 +190,7 @@ class Inputs:
             )
         for part in method.parts:
             if part.inputs is not None:
+                # Parts may read labels, so columns are cached by cutoff.
                 key = (part.name, cutoff)
                 if key not in self._cache:
                     values = part.inputs(self.view.encoded().masked(cutoff), self.rows)
@@ -199,6 +202,7 @@ class Inputs:
         """Return the features of the rows, in float32."""
 
         def read(index: RowIndex) -> np.ndarray:
+            # From rows of the model to nodes of the graph.
             values = np.asarray(x[self.rows[index]], np.float32)
             _native.release(x)
             return values
@@ -210,6 +214,7 @@ class Inputs:
         nodes = self._nodes(method)
         hops = self._feature_hops(method, cutoff)
         for part in method.parts:
+            # Targets alone are predicted: an alignment that moves only labelled nodes does nothing.
             is_needed = self.only is None or not part.labelled_only
             if part.align is not None and is_needed:
                 context = HopContext(
@@ -232,6 +237,7 @@ class Inputs:
         joined by the node's own features, of which they are means.
         """
         num_added = sum(part.inputs is not None for part in method.parts)
+        # Every matrix of the node's own columns is a group of its own.
         own = [[k] for k in range((self.graph.x is not None) + num_added)]
         if "features" in method:
             return own
@@ -241,10 +247,12 @@ class Inputs:
         sizes = self._relation_sizes(count)
         returns = [False] * len(sizes)
         if self.squashed and self.graph.x is not None:
+            # Two steps lead there and back.
             returns = [len(path) == 2 for path in collected(self.graph)]
         groups = own
         end = len(own)
         for size, goes_back in zip(sizes, returns, strict=True):
+            # Position 0 are the node's own features.
             groups.append([0] * goes_back + list(range(end, end + size)))
             end += size
         return groups
@@ -255,6 +263,7 @@ class Inputs:
             return [count]
         if self.squashed:
             return [self.hops] * len(collected(self.graph))
+        # Paths are sorted by their last relation, so those of one relation are neighbours.
         last = [path[-1] for path in self.paths()]
         return [last.count(triple) for triple in dict.fromkeys(last)]
 
@@ -294,6 +303,7 @@ class Inputs:
         if not self.paths():
             return []
         nodes = self._nodes(method)
+        # Hops depend on the cutoff only through the lags.
         key = ("hops", *_hop_parts(method), cutoff if "lags" in method else None, len(nodes))
         compute = self._repeated_hops if self.is_simple(method) else self._metapath_hops
         if self.squashed and self.graph.is_hetero:
@@ -326,6 +336,7 @@ class Inputs:
     def _squashed_hops(self, method: Method, snapshot: Snapshot) -> list[Hop]:
         width = None
         if snapshot.graph.x is None:
+            # The widest features from which paths begin.
             starts = [snapshot.graph.nodes[path[0][0]].x for path in self.paths()]
             width = max(x.shape[1] for x in starts if x is not None)
         messages = squash(
@@ -351,18 +362,23 @@ class Inputs:
         length = min(self.length, 2)
         label = view.label
         if soft is not None:
+            # From rows [n, Y] to nodes [N, Y]; nodes without a row have no probabilities.
             label = np.zeros((view.num_nodes, view.num_labels), np.float32)
             label[self.rows] = soft
         lag = 0
         if "lags" in method:
+            # Periods between the cutoff and the last one, as positions in `times`.
             lag = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff))
 
         def known_label(snapshot: Snapshot) -> np.ndarray:
             """Return labels [n], or probabilities [n, Y], that were known then."""
             if snapshot.period is None:
                 return label
+            # Periods of nodes and of the snapshot are positions in `times`.
             is_early = view.period.astype(np.int64) < snapshot.period - lag
+            # Transposed, so that the mask [N] serves codes [N] and probabilities [N, Y].
             known = np.where(is_early, label.T, -1 if label.ndim == 1 else 0).T
+            # A smaller graph has the nodes up to its period, in their order.
             if snapshot.graph.num_nodes == view.num_nodes:
                 return known
             return known[view.period <= snapshot.period]
@@ -429,16 +445,20 @@ class Inputs:
         if "snapshot" not in method:
             return compute(self.snapshot(graph, method, None, nodes))
         results: list[np.ndarray] = []
+        # By position in `nodes`.
         observed = self._observed_in(method, cutoff)[nodes]
         for first, last in _runs(self.graph.counts, MOST_SNAPSHOTS):
+            # Positions in `nodes`, not in the graph.
             rows = np.flatnonzero((observed >= first) & (observed <= last))
             if not len(rows):
                 continue
+            # A run of periods shares the snapshot of its last one.
             hops = compute(self.snapshot(graph, method, last, nodes[rows]))
             if not results:
                 shapes = [(len(nodes), hop.shape[1]) for hop in hops]
                 results = [self.engine.empty(shape, np.float32) for shape in shapes]
             for result, hop in zip(results, hops, strict=True):
+                # The hop has one row per node of this snapshot, in the same order.
                 result[rows] = hop.rows(np.arange(len(rows)))
                 _native.release(result)
         return [self.engine.stored(result) for result in results]
@@ -463,6 +483,7 @@ class Inputs:
         today = len(self.graph.times) - 1
         is_target = self.graph.time >= cutoff
         generator = np.random.default_rng(self.seed)
+        # A lag in periods for every node, drawn from those of the targets.
         lag = generator.choice(today - period[is_target], len(period))
         return np.where(is_target, today, np.minimum(period + lag, today))
 
@@ -489,11 +510,13 @@ def _runs(counts: np.ndarray, most: int) -> list[tuple[int, int]]:
     size = len(counts)
     if size <= most:
         return [(k, k) for k in range(size)]
+    # Half of the snapshots are the last periods alone; earlier periods share the others.
     num_early = size - most // 2
     num_groups = most - most // 2
     # by early period: the share of nodes up to it, and so its group
     share = np.cumsum(counts[:num_early]) / max(counts[:num_early].sum(), 1)
     group = np.minimum((share * num_groups).astype(int), num_groups - 1)
+    # The first period of every group.
     borders = [*np.flatnonzero(np.diff(group, prepend=-1)).tolist(), num_early]
     runs = [(first, end - 1) for first, end in itertools.pairwise(borders)]
     return runs + [(k, k) for k in range(num_early, size)]

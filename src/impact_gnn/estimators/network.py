@@ -83,10 +83,13 @@ class NetworkHead(Head):
         split = lesson.split
         training = self._training(len(split.all))
         if rounds is not None:
+            # The number of epochs is known, so there is nothing to stop early.
             training = replace(training, epochs=rounds, patience=None)
         if isinstance(task, nn.GraphTask) and task.labels is not None:
+            # A row that reads its own label would learn to copy it.
             training = replace(training, hide_labels=HIDDEN_LABELS)
         if self.network.terms is not None:
+            # Rows that are neither trained on nor validated.
             others = np.setdiff1d(np.arange(task.num_rows), split.all)
             training = replace(training, terms=(*training.terms, *self.network.terms(others)))
         result = nn.fit(
@@ -126,6 +129,7 @@ class NetworkHead(Head):
         shape = self.shape
         in_channels: int | list[int] = shape.hops
         arguments: dict[str, Any] = {"dropout": self.options.dropout}
+        # A network over the graph reads one matrix, in which labels are columns.
         if self.network.reads_graph:
             in_channels = shape.hops[0]
             arguments["align"] = self.align
@@ -140,8 +144,10 @@ class NetworkHead(Head):
         batch = None
         steps = 1
         if num_rows > FULL_BATCH and not self.network.reads_graph:
+            # Batches grow where an epoch would have too many steps.
             batch = min(max(BATCH, num_rows // MOST_STEPS), LARGEST_BATCH)
             steps = math.ceil(num_rows / batch)
+        # About `STEPS` steps in all.
         epochs = options.epochs or max(LEAST_EPOCHS, STEPS // steps)
         assert options.lr is not None
         patience = options.patience or max(PATIENCE, epochs // (3 if options.patient else 12))

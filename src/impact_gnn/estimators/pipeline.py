@@ -268,6 +268,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.checked()
         self.fitted = None
         data = self._fit_data(as_temporal_graph(graph), inputs, engine, progress)
+        # Validation needs another labelled period than that of the training.
         has_periods = len(np.unique(data.time[data.labelled])) > 1
         # parts that adjust probabilities need more than the settings
         if settings is not None and not self._adjustments:
@@ -279,6 +280,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 fitted = replace(fitted, stages=self._train_on_all(data, rounds))
         else:
             fitted = self._train_with(data, FIRST_GUESS)
+        # Tasks refer to all hops of the graph, and are not stored.
         stages = tuple(replace(stage, task=None) for stage in fitted.stages)
         self.fitted = replace(fitted, stages=stages)
         return self
@@ -300,6 +302,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         nodes = self.nodes_of(inputs)
         label = view.label[nodes]
         time = view.time[nodes]
+        # By row of the task.
         known = label >= 0
         weight = None
         for part in self._method.parts:
@@ -354,6 +357,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         rows look like targets.
         """
         nodes = split_rows(data.view, valid=_num_validation_periods(data.time[data.labelled]))
+        # Validation rows are targets of this earlier cutoff.
         cutoff = int(data.view.time[nodes.valid].min())
         # from positions in the graph to positions among the rows
         split = Split(
@@ -379,6 +383,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         prior = data.class_prior
         if not self._adjustments:
             return PriorEvidence(prior)
+        # Of the validation rows, [n, num_labels].
         probabilities = stage.predict_proba(valid)
         truth = data.label[valid]
         return PriorEvidence(
@@ -399,6 +404,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         candidates = self._smoothed(base, data.inputs, cutoff, CHOICES, valid)
         truth = data.label[valid]
         if data.scoring.rule.by_log_loss:
+            # Log-probability of the true class, floored.
             row = np.arange(len(valid))
             scores = [np.log(np.maximum(rows[row, truth], 1e-6)).mean() for rows in candidates]
         else:
@@ -440,10 +446,13 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             nodes=nodes,
             cutoff=period,
         )
+        # None: predictions are computed from the whole graph.
         part = None
+        # A few nodes: only their neighbourhood is read, if the method allows it.
         if inputs is None and nodes is not None:
             part = self.reach(graph).part_of(graph, node_index)
         if part is not None:
+            # Positions in the neighbourhood from here on.
             neighbours, node_index = part
             view = schema.adapted(neighbours, period)
             inputs = self.inputs(view, engine_for(neighbours, engine), only=node_index)
@@ -472,11 +481,13 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         predicted = nodes
         if self._adjustments:  # by the predictions of all targets
             predicted = np.flatnonzero(inputs.graph.time >= cutoff)
+        # From positions in the graph to rows of the task.
         rows = self._rows_of(predicted, inputs)
         smoothed = None
         if smooth and fitted.smoothing is not None:
             choices = [fitted.smoothing]
             base = self._smoothing_base(stage, inputs, cutoff, choices)
+            # `base` is by node, [N, num_labels].
             unsmoothed = base[self.nodes_of(inputs)[rows]]
             smoothed = self._smoothed(base, inputs, cutoff, choices, rows)[0]
         else:
@@ -486,6 +497,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             for adjust in self._adjustments:
                 probabilities = adjust(probabilities, unsmoothed, fitted.evidence)
             if predicted is not nodes:
+                # From all targets back to the requested ones.
                 probabilities = probabilities[predicted.searchsorted(nodes)]
             return probabilities
 
@@ -509,6 +521,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             whole_graph.append(f"embed={self.embed!r}")
         if "snapshot" in method and graph.has_untimed_edges:  # by paths of any length
             whole_graph.append("snapshot")
+        # A metapath leads at least to another type and back.
         steps = max(self.hops, 2) if graph.is_hetero else self.hops
         if "features" in method:
             steps = 0
@@ -516,6 +529,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             # there and back in every iteration, after messages have reached all types
             steps = 2 * self.hops + len(graph.nodes)
         elif self._reads_graph and network is not None:
+            # Alignments within a network need the statistics of all nodes.
             if network.layers is None or method.of_kind(Kind.ALIGNMENT):
                 whole_graph.append(f"the model {model_name(self.model)!r}")
             steps = network.layers or 0
@@ -524,6 +538,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         own_steps = [part.steps for part in method.parts if part.steps is not None]
         has_degrees = not fitted.schema.has_features(graph.target)  # in place of features
         return Reach(
+            # Degrees in place of features count the edges one step further on.
             steps=max([steps + has_degrees, *own_steps]),
             both_ways=self.undirected or has_degrees or bool(own_steps),
             whole_graph=tuple(whole_graph),
@@ -554,6 +569,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         graph = as_temporal_graph(graph)
         period = self._target_period(graph, cutoff)
         targets = self.targets(graph, cutoff=period)
+        # Labels in the coding of the fit, −1 for classes that it does not know.
         relabeled = fitted.schema.recode_labels(graph).y
         if graph.y is None or relabeled is None or not (graph.y[targets] >= 0).any():
             raise InputError(
@@ -567,6 +583,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if is_new.any():
             # New classes become further columns of probability 0.
             classes, position = np.unique(graph.y[targets][is_known][is_new], return_inverse=True)
+            # Codes behind those of the known classes.
             truth[is_new] = probabilities.shape[1] + position
             names = graph.label_names or range(graph.num_labels)
             warnings.warn(
@@ -577,6 +594,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             )
             probabilities = np.pad(probabilities, [(0, 0), (0, len(classes))])
             scoring = replace(scoring, prior=(*scoring.prior, *[0.0] * len(classes)))
+        # The labels are those of the fitted metric, whichever metric scores them.
         return replace(scoring, metric=metric).score(probabilities, truth, scoring.rule.tilt)
 
     def targets(
@@ -670,6 +688,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             return None
         for stage in fitted.earlier:
             task = self._stage_task(stage, inputs, cutoff, soft)
+            # Known labels by row of the task.
             label = inputs.graph.masked(cutoff).label[self.nodes_of(inputs)]
             probabilities = stage.head.predict_proba(task, np.arange(len(label)))
             labelled = np.flatnonzero(label >= 0)
@@ -703,6 +722,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 read=partial(_read, task),
                 seed=self.seed,
             )
+            # Weights of the method's parts are computed once, from the inputs of the first stage.
             if not stages:
                 weight = self._row_weight(context, weight)
                 lesson = replace(lesson, weight=weight)
@@ -711,6 +731,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             head.fit(task, lesson, num_rounds)
             stage = Stage(head, scales, task)
             stages.append(stage)
+            # The last stage has no successor.
             if len(stages) < len(rounds):
                 lesson = STAGES.lesson(
                     label=data.label,
@@ -725,6 +746,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """Multiply the weights of the training rows by those of the method's parts."""
         for part in self._method.parts:
             if part.row_weight is not None:
+                # Weights of rows that are not trained on stay as they are.
                 factor = np.ones(len(context.label))
                 factor[context.train] = part.row_weight(context)
                 weight = _product(factor, weight)
@@ -790,6 +812,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     ) -> Head:
         """Return an untrained head with this pipeline's options."""
         parts = self._method.parts
+        # Options that pipeline and head have in common.
         shared = self.get_params().keys() & {field.name for field in fields(HeadOptions)}
         options = HeadOptions(
             **{name: getattr(self, name) for name in shared},
@@ -828,8 +851,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             scale = Scale.fit(_features_of(inputs)[rows])
             return self._graph_task(inputs, scale, cutoff), [scale]
         hops, label_hops = inputs.model_inputs(self._method, cutoff, soft)
+        # Feature hops come first; only they are scaled.
         count = len(hops)
         loaded = inputs.engine.loaded([*hops, *label_hops])
+        # Training rows, some at a time.
         blocks = [rows[positions] for positions in position_blocks(len(rows))]
         scales = [Scale.fit(hop.rows(block) for block in blocks) for hop in loaded[:count]]
         scaled = inputs.engine.loaded([*_scaled(loaded[:count], scales), *loaded[count:]])
@@ -844,6 +869,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             task: Task = self._graph_task(inputs, stage.scales[0], cutoff)
         else:
             hops, label_hops = inputs.model_inputs(self._method, cutoff, soft)
+            # Another number of hops is refused below, with a sentence.
             if len(hops) == len(stage.scales):
                 hops = _scaled(hops, stage.scales)
             task = HopTask(hops, label_hops)
@@ -872,6 +898,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             if part.propagation is not None:
                 propagation = part.propagation(operator, self.seed)
         x = scale.apply(_features_of(inputs))
+        # One more run reads the probabilities of the first in place of unknown labels.
         return GraphTask(x, propagation, label, graph.num_labels, reuse=1)
 
     def _smoothing_base(
@@ -885,7 +912,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         base = np.zeros((inputs.graph.num_nodes, stage.head.shape.num_labels), np.float32)
         rows = np.arange(len(nodes))
         if all(choice.smooth and not choice.correct for choice in choices):
+            # Rows without a known label.
             rows = np.flatnonzero(inputs.graph.masked(cutoff).label[nodes] < 0)
+        # From rows to nodes.
         base[nodes[rows]] = stage.predict_proba(rows)
         return base
 
@@ -931,6 +960,7 @@ def _read(task: Task, rows: RowIndex) -> np.ndarray:
     if not isinstance(task, GraphTask):
         return matrix(task, rows)
     first = task.propagation(task.x)
+    # [N, 3 f], of which the requested rows.
     return torch.cat([task.x, first, task.propagation(first)], 1).numpy()[rows]
 
 
@@ -946,6 +976,8 @@ def _num_validation_periods(time: np.ndarray) -> int:
     Fewer are too noisy; with more, the choice suits a model that has learned from much less than
     the last one will.
     """
+    # Labels of every labelled period, the oldest first.
     sizes = np.unique(time, return_counts=True)[1]
+    # The first position, counted from the newest, at which the sum is enough.
     enough = int(np.argmax(np.cumsum(sizes[::-1]) >= VALIDATION_SHARE * sizes.sum()))
     return min(enough + 1, len(sizes) - 1)

@@ -185,6 +185,7 @@ class Explainer:
         if inputs:
             view = self.graph.masked(self.cutoff)
         else:
+            # A graph without inputs of a fit may have other columns than the model.
             view = fitted.schema.adapted(self.graph, self.cutoff)
             inputs = {}
         self.members: list[_Member] = []
@@ -224,6 +225,7 @@ class Explainer:
         notes = [
             f"Contributions of {voice.name} omit {voice.error:.2g} of its log-odds."
             for voice in voices
+            # Errors above one percent are stated.
             if voice.error > 0.01 * max(abs(voice.log_odds), 1.0)
         ]
         mixing = [member.name for member in self.members if not member.is_local]
@@ -233,6 +235,7 @@ class Explainer:
                 "so neighbours are not attributed exactly."
             )
         plain = None
+        # Only where time weights exist, and rows of a node can be computed again.
         if not mixing and any(member.method.weighting != "plain" for member in self.members):
             plain = self.predict_changed(question, plain=True)
         probabilities = self.calibrated[question.target_index]
@@ -257,6 +260,7 @@ class Explainer:
         """Compare the label, by default the predicted one, with the most probable other one."""
         if len(self.names) < 2:
             raise InputError("the model has one class only, so there is nothing to explain.")
+        # `targets` are sorted node positions.
         target_index = int(np.searchsorted(self.targets, node_index))
         probabilities = self.calibrated[[target_index]]
         if label is None:
@@ -287,6 +291,7 @@ class Explainer:
             if voice.smoothing is not None:
                 parts[SMOOTHING] += voice.share * voice.smoothing
                 parts[AVERAGE] -= voice.share * voice.smoothing
+        # Smaller differences are rounding.
         if abs(after - before) > 1e-6:
             parts[CALIBRATION] = after - before
         return [Part(name, contribution) for name, contribution in parts.items()]
@@ -311,6 +316,7 @@ class Explainer:
                 ):
                     node = (source.block.kind, int(index))
                     contributions[node] += float(scale * contribution)
+                    # Members come by falling weight, so the first message is the heaviest member's.
                     messages.setdefault(node, (float(weight), member, source.block))
         neighbours = []
         for node in _largest(contributions, most):
@@ -322,6 +328,7 @@ class Explainer:
                 without = self.predict_changed(question, without=node)
             label = -1
             if kind == self.graph.target:
+                # Only target nodes have labels; −1 is unknown.
                 label = member.known_label[index]
             period = None
             if nodes.time is not None:
@@ -351,6 +358,7 @@ class Explainer:
         ]
         # Probabilities [num_labels] before and after the change, at the ensemble's temperature.
         before, after = tempered(
+            # [2, num_labels]: the mean probabilities as they are, and after the change.
             np.stack([self.mean[question.target_index], np.sum(changed, 0)]),
             self.model.calibration.temperature,
         )
@@ -465,6 +473,7 @@ class _Member:
 
     def row_index(self, node_index: int) -> np.ndarray:
         """The row of the task that belongs to a node, as an array of length 1."""
+        # Rows of the task are in the order of node positions.
         return np.searchsorted(self.pipeline.nodes_of(self.inputs), [node_index])
 
     def receptive_field(self, node_index: int, plain: bool = False) -> ReceptiveField:
@@ -528,6 +537,7 @@ class _Member:
         """Split the log-odds of a row over its columns, and those of hops over nodes."""
         node_index = question.node_index
         row_index = self.row_index(node_index)
+        # All matrices of the row side by side, [columns].
         row = self.task.matrix(row_index)[0]
         contributions, slopes, error = self._split_columns(row, question)
         # Every block is a range of the row's columns; hops are split further, over nodes.
@@ -542,6 +552,7 @@ class _Member:
             by_node: np.ndarray = np.empty(0)
             if block.path:
                 index, weights = self.receptive_field(node_index).sources(block)
+                # [nodes, columns of the block].
                 values = self._node_values(block, node_index, index)
                 mean = self.mean_row[columns]
                 offsets = _block_rows(block, hop, values, row_index) - mean  # [nodes, columns]
@@ -572,6 +583,7 @@ class _Member:
             # TreeSHAP of one row, flat; [classes, columns + 1], the last one is the expected score.
             shapley = np.asarray(head.booster.predict(row[None], pred_contrib=True))
             by_class = shapley.reshape(self.fitted.num_labels, -1)[:, :-1]
+            # [columns], label minus runner-up.
             return _ColumnSplit(question.difference(by_class.T), slopes=None, error=0.0)
         if isinstance(head, PriorHead):  # all rows have the same probabilities
             return _ColumnSplit(np.zeros(len(row)), slopes=np.zeros(len(row)), error=0.0)
@@ -609,15 +621,18 @@ class _Member:
         def log_odds(point: Tensor) -> Tensor:
             return question.difference(model(point, self.task.propagation)[question.node_index])
 
+        # [N, columns]: the prediction of one node depends on rows of all nodes.
         slopes, error = _mean_slopes(log_odds, x, mean, GRAPH_STEPS)
         by_node = slopes * (x - mean).double().numpy()  # [N, columns]
         remaining = np.ones(len(x), bool)  # nodes that no nearer block contains
         sources = []
         for block in self.blocks:
+            # A block without a path takes all nodes that are left.
             index = np.flatnonzero(remaining)
             weights: np.ndarray = np.empty(0)
             if block.path is not None:
                 index, weights = self.receptive_field(question.node_index).sources(block)
+                # Nodes of a nearer block are not counted again.
                 weights = weights[remaining[index]]
                 index = index[remaining[index]]
             if not len(index):
@@ -710,6 +725,7 @@ class _Member:
         after = self.fitted.head.predict_proba(task, row_index)[0].astype(np.float64)
         # Smoothing and adjustments add what they added before the change.
         added = self.probabilities[question.target_index] - self._predict_row(node_index)
+        # The sum may fall below 0 or miss 1.
         changed = np.maximum(after + added, 0)
         return changed / changed.sum()
 
@@ -747,6 +763,7 @@ def _mean_slopes(
     for position in middle.tolist():
         point = (mean + position**2 * (x - mean)).requires_grad_()
         gradient = torch.autograd.grad(log_odds(point), point)[0]
+        # The line is run through as position², so a midpoint's weight is proportional to position.
         slopes += position / middle.sum() * gradient
     # Exact difference between both ends; what the integral misses is its error.
     with torch.no_grad():
@@ -769,6 +786,7 @@ def _share_by_side(weights: np.ndarray, offsets: np.ndarray, distance: np.ndarra
     """
     # Weight times distance on the row's side of the mean, 0 on the other side.
     share = weights[:, None] * np.maximum(offsets * np.sign(distance), 0)
+    # No node on that side: by weight alone.
     share = np.where(share.sum(0) > 0, share, weights[:, None])
     return share / share.sum(0)
 
@@ -783,6 +801,8 @@ def _changed_operator(operator: Operator, without: TypedNode | None, plain: bool
     # Weights of edges into the node and out of it become 0; the structure stays.
     node_index = without[1]
     weight = np.ones(csr.num_edges, np.float32) if csr.weight is None else np.array(csr.weight)
+    # Edges out of the node: it is their source.
     weight[csr.indices == node_index] = 0
+    # Edges into the node: the entries of its row.
     weight[csr.indptr[node_index] : csr.indptr[node_index + 1]] = 0
     return replace(operator, csr=replace(csr, weight=weight))

@@ -56,10 +56,12 @@ def input_blocks(inputs: Inputs, method: Method, num_feature_hops: int) -> list[
         return blocks
     if inputs.squashed and graph.is_hetero:
         count = num_feature_hops - len(blocks)
+        # A squashed message mixes many paths and has none of its own.
         blocks += [Block(f"squashed message {k + 1}", target, None) for k in range(count)]
     else:
         blocks += [Block(name_of(path), path[0][0], path) for path in inputs.paths()]
     if "labels" in method:
+        # Label hops have at most two steps.
         for path in metapaths(graph, min(inputs.length, 2), start=target):
             blocks.append(Block(f"labels, {name_of(path)}", target, path, labels=True))
     return blocks
@@ -75,6 +77,7 @@ def column_names(inputs: Inputs, schema: Schema, block: Block, width: int) -> li
         return (
             [f"column {k}" for k in range(width)] if names is None else names(inputs.view.encoded())
         )
+    # Types without features receive degrees, or an embedding, as features.
     if nodes.x is None and inputs.embed == "none":
         return degree_names(inputs.view)[:width]
     if nodes.x is None:
@@ -144,6 +147,7 @@ class ReceptiveField:
         With `without`, weights are those of a graph in which that node has no edges.
         """
         snapshot = self.weighted.graph
+        # Types without times have no weight by the ends of a path.
         ends = self.ends if snapshot.nodes[block.kind].time is not None else None
         walk = self.weighted if ends is None else self.plain
         # Indices are positions in the snapshot up to the last step.
@@ -155,7 +159,9 @@ class ReceptiveField:
         weight: np.ndarray = np.ones(1)
         # from the node backwards: the last relation of a path first
         for k, triple in reversed(list(enumerate(block.path or ()))):
+            # The first hop (k = 0) may have its own weighting.
             operator = walk.operator(triple, k == 0)
+            # In-edges of the nodes reached so far; row i belongs to index[i].
             edges = operator.csr.take(index)
             if without is not None and without[0] == triple[0]:
                 is_removed = self._node_index(triple[0], edges.indices) == without[1]
@@ -174,10 +180,12 @@ class ReceptiveField:
             index = sources
         if ends is not None:
             table = time_table(snapshot, ends, block.kind)
+            # Times of both ends: the explained node, and the nodes where paths begin.
             weight = weight * table[snapshot.period[start], snapshot.period_of(block.kind)[index]]
         index = self._node_index(block.kind, index)
         if block.labels:
             # Only known labels count, and never the node's own.
+            # Codes [n] with −1 for unknown, or probabilities [n, Y] with zeros for unknown.
             label = self.label[index]
             is_known = label >= 0 if label.ndim == 1 else label.any(1)
             weight = weight * (is_known & (index != self.node_index))

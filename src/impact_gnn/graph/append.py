@@ -56,6 +56,7 @@ def append(
         for entry in manifest["relations"]:
             for name, rows in edges.get(tuple(entry["triple"]), {}).items():
                 if name == "edge_index":
+                    # Stored as [E, 2], an edge per row.
                     rows = rows.T
                 update.append_rows(f"{entry['folder']}/{name}.npy", rows)
             update.group_edges(entry)
@@ -82,6 +83,7 @@ class _Update:
         """Append rows to an array, in its place unless its values become wider."""
         entry = self.manifest["arrays"][name]
         dtype = np.dtype(entry["dtype"])
+        # Rows that count; a killed update may have left more in the file.
         begin = entry["shape"][0]
         if not len(rows):
             return
@@ -89,6 +91,7 @@ class _Update:
         # Longer ids need wider entries, which cannot be appended to the old file.
         if rows.dtype.kind == "U" and rows.dtype.itemsize > dtype.itemsize:
             old = _files.open_array(path)[:begin]
+            # The file is written again with wider entries, under another name.
             self._replace(name, np.concatenate([old.astype(rows.dtype), rows]))
             return
         rows = np.ascontiguousarray(rows, dtype)
@@ -109,6 +112,7 @@ class _Update:
         arrays = self.manifest["arrays"]
         name = f"{entry['folder']}/edge_index.npy"
         num_edges = arrays[name]["shape"][0]
+        # One entry per grouped edge; none before the first grouping.
         grouped = arrays.get(f"{entry['folder']}/{storage.BY_NODE[0][1]}.npy", {"shape": [0]})
         num_grouped = grouped["shape"][0]
         # Grouping takes about 24 bytes per edge; without it predictions are slower, not wrong.
@@ -117,6 +121,7 @@ class _Update:
             return
         path = _files.inside(self.directory, arrays[name].get("file", name))
         ends = _files.open_array(path)[:num_edges].T
+        # Ends 0 and 1 are sources and targets.
         for end, names in enumerate(storage.BY_NODE):
             kind = entry["triple"][2 * end]
             csr = EdgesByNode.of(ends[end], self.manifest["nodes"][kind]["num_nodes"]).csr
@@ -138,6 +143,7 @@ class _Update:
         self.manifest["arrays"][name] = storage.array_entry(path) | {"file": file}
 
     def _new_file(self, name: str) -> Path:
+        # A folder for each, because files of different folders may have one name.
         path = self.scratch / str(len(self.new_files)) / Path(name).name
         path.parent.mkdir()
         self.new_files[name] = path

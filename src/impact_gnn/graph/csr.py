@@ -37,6 +37,7 @@ class CSR:
 
     def take(self, rows: np.ndarray) -> CSR:
         """The edges into the targets `rows` only, in that order."""
+        # Edges of every requested row.
         size = self.indptr[rows + 1] - self.indptr[rows]
         indptr = np.concatenate([[0], np.cumsum(size)])
         # Position of every edge: where its row begins, plus its place within the row.
@@ -47,6 +48,7 @@ class CSR:
     def transposed(self) -> CSR:
         """The same edges turned round: grouped by source, targets in increasing order."""
         targets = np.arange(self.num_targets, dtype=index_type(self.num_targets))
+        # The target of every edge is its row.
         target = np.repeat(targets, np.diff(self.indptr))
         return build_csr(target, self.indices, self.num_targets, self.num_sources, self.weight)
 
@@ -71,12 +73,15 @@ class EdgesByNode:
         if csr is None:
             positions = np.arange(len(ends), dtype=index_type(len(ends)))
             csr = build_csr(positions, ends, max(len(ends), 1), num_nodes)
+        # Edges behind those of the CSR were appended later.
         later = np.asarray(ends[csr.num_edges :])
         order = np.argsort(later, kind="stable")
+        # Positions in the whole list of edges.
         return cls(csr, later[order], order + csr.num_edges)
 
     def at(self, nodes: np.ndarray) -> np.ndarray:
         """Return the positions of all edges at some nodes."""
+        # Nodes that were appended later have no row in the CSR.
         first = self.csr.take(nodes[nodes < self.csr.num_targets]).indices
         # Later edges of a node stand in a row: its begin, and the place of an edge within it.
         begin = np.searchsorted(self.later_nodes, nodes)
@@ -118,6 +123,7 @@ def build_csr(
     unsorted = np.empty(0, np.float32)
     if weight is not None:
         unsorted = checks.edge_weights("weight", weight, len(sources))
+        # The kernels take float32 and float64.
         if unsorted.dtype.itemsize < 4:
             unsorted = unsorted.astype(np.float32)
     weights = np.empty_like(unsorted, subok=False)
@@ -131,6 +137,7 @@ def merged(csr: CSR) -> CSR:
     """One edge per source and target, weights added up, sources increasing within a row."""
     # scipy adds up the values of equal sources; without weights, of one byte each.
     values = np.zeros(csr.num_edges, np.int8) if csr.weight is None else csr.weight.copy()
+    # scipy refuses a matrix without columns.
     shape = (csr.num_targets, max(csr.num_sources, 1))
     matrix = csr_array((values, csr.indices.copy(), csr.indptr.copy()), shape=shape)
     matrix.sum_duplicates()
@@ -156,7 +163,9 @@ def earliest(
     first, last = rows or (0, csr.num_targets)
     begin = int(csr.indptr[first])
     end = int(csr.indptr[last])
+    # Later than any time, until an edge is found.
     out = np.full(end - begin, np.iinfo(np.int64).max)
+    # Borders relative to the first edge of these rows.
     indptr = plain_view(csr.indptr[first : last + 1] - begin)
     indices = plain_view(csr.indices[begin:end])
     for block in _native.blocks(edge_index, 1):
@@ -187,10 +196,12 @@ def _edge_ends(name: str, value: Any, size: int) -> np.ndarray:
 def _group_by_target(edges, indptr, indices, weights):  # type: ignore[no-untyped-def]
     """Counts the edges of every row, then puts every edge at the next place of its row."""
     source, target, weight = edges
+    # Edges of every row, one place further on; the running sum is where rows begin.
     for e in range(len(target)):
         indptr[target[e] + 1] += 1
     for row in range(len(indptr) - 1):
         indptr[row + 1] += indptr[row]
+    # The next free place of every row.
     place = indptr[:-1].copy()
     for e in range(len(target)):
         row = target[e]
@@ -207,6 +218,7 @@ def _keep_earliest(edges, first, indptr, indices, out):  # type: ignore[no-untyp
     for e in range(len(source)):
         for u, v in ((source[e], target[e]), (target[e], source[e])):
             row = v - first
+            # Rows outside of the requested ones are skipped.
             if 0 <= row < len(indptr) - 1:
                 # Sources are in increasing order within a row.
                 at = indptr[row] + np.searchsorted(indices[indptr[row] : indptr[row + 1]], u)

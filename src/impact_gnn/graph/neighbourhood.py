@@ -31,6 +31,7 @@ def neighbourhood(
         ([1, 2, 3], [2], [0, 1, 2, 3, 4])
     """
     inside = {kind: np.zeros(part.num_nodes, bool) for kind, part in graph.nodes.items()}
+    # The requested nodes are reached in 0 steps.
     inside[graph.target][nodes] = True
     newest = {kind: np.flatnonzero(mask) for kind, mask in inside.items()}
     edges: dict[Triple, list[np.ndarray]] = {triple: [] for triple in graph.relations}
@@ -39,9 +40,12 @@ def neighbourhood(
         before = {kind: mask.copy() for kind, mask in inside.items()}
         for triple, relation in graph.relations.items():
             for end in ends:
+                # Ends 0 and 1 of an edge have the types triple[0] and triple[2].
                 incident = graph.edges_at(triple, end).at(newest[triple[2 * end]])
                 edges[triple].append(incident)
+                # The node at the other end is now inside.
                 inside[triple[2 - 2 * end]][relation.edge_index[1 - end][incident]] = True
+        # Only nodes that are new in this step are extended in the next.
         newest = {kind: np.flatnonzero(inside[kind] & ~before[kind]) for kind in inside}
     for mask in inside.values():
         mask[0] |= not mask.any()  # engines need a node of every type
@@ -53,6 +57,7 @@ def neighbourhood(
     }
     parts = {kind: _taken(part, positions[kind]) for kind, part in graph.nodes.items()}
     part = graph.with_parts(parts, relations)
+    # Times are those of the whole graph, so that tables [T, T] do not change.
     part.__dict__.update(is_neighbourhood=True, timeline=graph.timeline)
     return part, np.searchsorted(positions[graph.target], nodes)
 
@@ -68,6 +73,7 @@ def _taken(nodes: Nodes, positions: np.ndarray) -> Nodes:
 def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence[Any]) -> Relation:
     """Return the edges at some positions, each once and in their order, with new node numbers."""
     place = np.sort(np.concatenate([np.empty(0, np.int64), *edges]))
+    # Sorted, so that a repeat equals the one before it.
     place = place[np.diff(place, prepend=-1) > 0]  # many times as fast as np.unique
     ends = [number[row[place]] for number, row in zip(numbers, relation.edge_index, strict=True)]
     return relation.selected(np.stack(ends), place)
@@ -92,6 +98,7 @@ def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -
         raise InputError(f"no {kind} ids were passed; pass at least one.")
     if ids.dtype.kind in "iu":
         numbers = [int(name) for name in names if re.fullmatch(r"-?\d+", name)]
+        # Numbers as they are usually written: 07 is the id 7.
         names = [str(number) for number in numbers] if len(numbers) == len(names) else names
         nodes = np.flatnonzero(np.isin(ids, numbers))
     else:

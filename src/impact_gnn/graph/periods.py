@@ -65,6 +65,7 @@ class Periods:
     def of(self, values: np.ndarray) -> np.ndarray:
         """The period of every value."""
         if self.unit in MONTHS:
+            # Months since January 1970; then units since year 0.
             months = values.astype("M8[M]").astype(np.int64)
             return 12 // MONTHS[self.unit] * 1970 + months // MONTHS[self.unit]
         number = values.astype("M8[us]").astype(np.int64) if self.dated else values
@@ -72,13 +73,16 @@ class Periods:
             length, origin = LENGTHS[self.unit]
             return (number - origin) // length
         # Values before the first bin belong to it; later ones go on in bins of the usual width.
+        # Position of the last bin that begins at or before the value.
         inside = np.maximum(np.searchsorted(np.array(self.starts), number, side="right") - 1, 0)
+        # Whole widths after the end of the last bin.
         beyond = len(self.starts) + np.maximum(number - self.end, 0) // self._width
         return self.first + np.where(number > self.end, beyond, inside).astype(np.int64)
 
     def start(self, period: int) -> Any:
         """Its first moment (datetime64[us]) or number."""
         if self.unit in MONTHS:
+            # The inverse of `of`: months since January 1970.
             months = (int(period) - 12 // MONTHS[self.unit] * 1970) * MONTHS[self.unit]
             return np.datetime64(months, "M").astype("M8[us]")
         if self.unit in LENGTHS:
@@ -106,6 +110,7 @@ class Periods:
     def cutoff(self, value: Any) -> int:
         """The period that begins at a date, or has this name; refuses a date within a period."""
         point = _point(value, self.dated)
+        # Neither a date nor a number: perhaps the name of a week or of a bin.
         if point is None:
             period = self._named(str(value).strip())
             if period is None:
@@ -113,6 +118,7 @@ class Periods:
                 raise InputError(f"cutoff={quoted(value)} is not a point in time; pass {kind}.")
             return period
         period = int(self.of(np.array([point]))[0])
+        # Labels would end within a period.
         if self.start(period) != point:
             here, after = (
                 f"{self.name(p)} ({_short(self.start(p))})" for p in (period, period + 1)
@@ -125,10 +131,12 @@ class Periods:
 
     def _named(self, text: str) -> int | None:
         if self.unit == "bins":
+            # One more than there are bins: the cutoff may lie behind the last one.
             every = range(self.first, self.first + len(self.starts) + 1)
             return next((period for period in every if self.name(period) == text), None)
         if self.unit == "week":
             try:
+                # The Monday of that ISO week.
                 day = np.datetime64(datetime.datetime.strptime(f"{text}-1", "%G-W%V-%u"), "D")
             except ValueError:
                 return None
@@ -166,7 +174,9 @@ def choose(
             f"period={quoted(rule)} is not valid; choose {', '.join(RULES)}, "
             "or a number of periods."
         )
+    # Times that are whole numbers may be periods as they are.
     whole = not dated and (np.floor(values) == values).all()
+    # Numbers that look like years.
     years = whole and rule == "year" and values.min() >= 1000 and values.max() < 3000
     if rule in UNITS and not dated and not years:
         such = f"{values[0]:g}" if len(values) else ""
@@ -206,6 +216,7 @@ def choose(
         dated=dated,
         starts=tuple(starts.astype(float).tolist()),
         end=float(number.max()),
+        # A power of ten above all values, so that bin numbers cannot be taken for times.
         first=0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1),
     )
     return periods, f"{distinct:,} distinct times in {len(starts)} periods of about equal size"
@@ -242,8 +253,10 @@ def _cut(cutoff: Any, dated: bool) -> float | None:
     if cutoff is None:
         return None
     point = _point(str(cutoff).strip().removesuffix(".."), dated)
-    if point is None and dated and (week := Periods("week")._named(str(cutoff).strip())):
-        point = Periods("week").start(week)
+    if point is None and dated:
+        week = Periods("week")._named(str(cutoff).strip())
+        if week is not None:  # week 0 is one, too
+            point = Periods("week").start(week)
     if point is None:
         return None
     return float(point.astype(np.int64) if dated else point)
@@ -258,13 +271,16 @@ class _End:
 
     @classmethod
     def of(cls, number: np.ndarray, known: np.ndarray, periods: np.ndarray) -> _End:
+        # The last known label, and the period in which it lies.
         last_label = number[known].max()
         last = periods[known].max()
         inside = periods == last
+        # Nodes after the last label, but in the same period.
         after = int((inside & (number > last_label)).sum())
         # The share of labelled nodes before that, by which a gap of this length is chance or not.
         rate = float(known[inside & (number <= last_label)].mean())
         has_later = bool((periods > last).any())
+        # Without later periods, that of the last label is the target.
         past = known if has_later else known & ~inside
         return cls(is_within=after > 0 and (1 - rate) ** after < CHANCE, past=past)
 
@@ -282,17 +298,20 @@ def _calendar(
         periods = Periods(unit)
         every = periods.of(values)
         past = known
+        # No cutoff: labels imply one.
         if cut is None:
             end = _End.of(number, known, every)
             is_torn = end.is_within
             if not is_torn:
                 past = end.past
         else:
+            # The period of the cutoff; it is torn if known labels before the cutoff lie in it.
             border = periods.of(np.array([cut]).astype("M8[us]"))[0]
             is_torn = bool((every[known] >= border).any())
         sizes = np.unique(every[past], return_counts=True)[1]
         if not LEAST_BINS <= len(sizes) <= MOST_LABELLED or len(np.unique(every)) > MOST:
             continue
+        # Three quarters of the labelled periods have enough labels.
         if np.quantile(sizes, 0.25) >= ENOUGH:
             # Twice as many periods are as bad as half as many.
             possible.append((is_torn, abs(np.log(len(sizes) / BINS)), unit))
@@ -320,6 +339,7 @@ def _split(number: np.ndarray, known: np.ndarray, unit: str, border: float) -> P
     *starts, after = np.array(moments).astype(float).tolist()
     cut = max(start for start in starts if start < border)
     is_before = known & (number >= cut) & (number < border)
+    # Too thin for a period of its own: it stays with the one before.
     if np.count_nonzero(is_before) < ENOUGH:
         starts.remove(cut)
     return Periods(
@@ -334,6 +354,7 @@ def _starts(
 ) -> np.ndarray:
     """First values of bins of about equal counts, with a border at `cut` or where labels end."""
     if cut is None:
+        # The most bins, down from a dozen, that have enough labels before the last one.
         for bins in range(BINS, 2, -1) if count is None else [count]:
             starts = np.unique(_quantiles(number, bins))
             if count is not None or (known & (number < starts[-1])).sum() >= PER_BIN * bins:
@@ -343,12 +364,14 @@ def _starts(
         cut = _first_target(number, known)
     past = number < cut
     if count is None:
+        # As many bins as labels suffice for, between 3 and a dozen.
         count = min(max(int((known & past).sum()) // PER_BIN, 3), BINS)
     if past.all() or not past.any():
         return np.unique(_quantiles(number, count))
     # Bins before and after the border in proportion to their nodes, at least one each.
     before = min(max(round(count * float(past.mean())), 1), count - 1)
     return np.unique(
+        # The first quantile after the border is the border itself.
         np.r_[_quantiles(number[past], before), cut, _quantiles(number[~past], count - before)[1:]]
     )
 

@@ -169,6 +169,7 @@ def _own_files(directory: Path) -> list[str]:
             file = entry.get("file", name)
             path = _files.inside(directory, file)
             values = _files.open_array(path)[: entry["shape"][0]]
+            # Only names that this package gives, with unchanged content.
             if OWN_NAME.fullmatch(file) and _is_unchanged(values, entry):
                 unchanged.append(file)
         for entry in manifest["nodes"].values():
@@ -177,6 +178,7 @@ def _own_files(directory: Path) -> list[str]:
                 if OWN_NAME.fullmatch(file) and is_same:
                     unchanged.append(file)
         return [MANIFEST, *unchanged]
+    # What is not described as ours must not be deleted.
     except (InputError, OSError, KeyError, TypeError, AttributeError):
         return []
 
@@ -215,9 +217,11 @@ def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str,
         triple = tuple(entry["triple"])
         # Back to [2, E]; the transposed view copies nothing.
         edges[triple] = relation | {"edge_index": relation["edge_index"].T}
+        # Positions of edges by node, if an update has grouped them.
         for end, (borders, places) in enumerate(BY_NODE):
             grouped = _arrays_in(entry["folder"], arrays, (borders, places))
             if len(grouped) == 2:
+                # The sources of this CSR are positions of edges.
                 num_edges = max(len(grouped[places]), 1)
                 csr = CSR(grouped[borders], grouped[places], None, num_edges)
                 edges_by_node[triple, end] = csr
@@ -237,6 +241,7 @@ def _read_arrays(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str
     arrays = {}
     for name, entry in manifest["arrays"].items():
         path = _files.inside(root, entry.get("file", name))
+        # More rows than listed are left from an update that was killed.
         values = _files.open_array(path)[: entry["shape"][0]]
         # Always compared, even without `verify`: a wrong shape would fail far from here.
         if list(values.shape) != entry["shape"] or values.dtype.str != entry["dtype"]:

@@ -108,6 +108,7 @@ class TimeCenter(nn.Module):
 
     def __init__(self, time: Tensor) -> None:
         super().__init__()
+        # An empty message [N, 0]: only its length and library matter here.
         period, self.num_periods = alignment.by_period(torch.empty(len(time), 0), time)
         self.register_buffer("period", period, persistent=False)
 
@@ -139,6 +140,7 @@ class Align(nn.Module):
         self.layer = layer
         self.takes_previous = False
         if layer is not None:
+            # A second parameter is the representation that was aggregated.
             self.takes_previous = len(inspect.signature(layer.forward).parameters) > 1
 
     def forward(self, message: Tensor, previous: Tensor) -> Tensor:
@@ -165,6 +167,7 @@ class Message(nn.Module):
         # The message of an input that is trained changes in every step.
         if not self.cache or x.requires_grad:
             return self.align(propagation(x), x)
+        # Torch counts changes in place in `_version`.
         versions = (x._version, propagation.version)
         cached_x, cached_propagation, cached_versions, _ = self._cached
         is_same = x is cached_x and propagation is cached_propagation
@@ -202,6 +205,7 @@ def _pny(graph: TemporalGraph, table: np.ndarray | None) -> nn.Module:
     connectivity = relative_connectivity(
         graph.edge_index, graph.y, graph.time, num_labels=graph.num_labels, cutoff=cutoff
     )
+    # In-edges of every node.
     degree = torch.from_numpy(np.diff(graph.csr().indptr))
     return PNY(
         *_tensors(graph),

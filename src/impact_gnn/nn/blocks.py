@@ -45,6 +45,7 @@ def dropout(x: Tensor, share: float, training: bool) -> Tensor:
         return functional.dropout(x, share, training)
     # Each random 64-bit word serves eight units.
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    # The last word may have more bytes than are needed.
     byte = words.view(torch.uint8)[: x.numel()].view(x.shape).to(x.dtype)
     # 1 where byte >= dropped, else 0: on floats, this takes a third of a comparison's time.
     remains = byte.sub_(dropped - 1).clamp_(0, 1)
@@ -85,6 +86,7 @@ class BatchNorm(nn.BatchNorm1d):
     def forward(self, x: Tensor) -> Tensor:
         uses_running = not self.training or len(x) < 2
         if uses_running or not self.tracks:
+            # Running statistics, or those of the batch without counting a step.
             return functional.batch_norm(
                 x,
                 self.running_mean if uses_running else None,
@@ -121,6 +123,7 @@ def mlp(widths: Sequence[int], share: float = 0.0, *, norm: str = "layer") -> nn
         torch.Size([7, 3])
     """
     layers: list[nn.Module] = []
+    # The last layer has no norm and no activation.
     for first, second in pairwise(widths[:-1]):
         layers += [nn.Linear(first, second), *norms(norm, second), nn.ReLU(), Dropout(share)]
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
@@ -168,6 +171,7 @@ class ResidualMLP(nn.Module):
     ) -> None:
         super().__init__()
         count = max(layers - 2, 0)
+        # A single layer is `last` alone.
         self.first = encoder(width, hidden, share, norm=norm) if layers > 1 else nn.Identity()
         middle = (
             nn.Sequential(nn.Linear(hidden, hidden), *norms(norm, hidden)) for _ in range(count)

@@ -56,6 +56,7 @@ class SeHGNN(nn.Module):
         input_dropout: float = 0.1,
     ) -> None:
         super().__init__()
+        # Label metapaths are encoded as feature metapaths are.
         widths = [*in_channels, *label_channels]
         self.input_dropout = Dropout(input_dropout)
         self.encode = nn.ModuleList(
@@ -102,6 +103,7 @@ class SemanticFusion(nn.Module):
         query = self.query(encoded)
         # scores of all pairs of metapaths [n, m, m]
         scores = query @ self.key(encoded).mT / query.shape[-1] ** 0.5
+        # Weights sum to 1 over the attended metapaths, [n, m, width].
         attended = torch.softmax(leaky_relu(scores, 0.2), dim=-1) @ self.value(encoded)
         return encoded + self.gamma * attended
 
@@ -175,6 +177,7 @@ class RpHGNN(nn.Module):
 
     def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
         inputs = [*(self.input_dropout(values) for values in hops), *label_hops]
+        # Groups name all inputs, so the largest position is that of the last one.
         expected = 1 + max(map(max, self.groups))
         if len(inputs) != expected:
             raise InputError(f"the model expects {expected} matrices, but got {len(inputs)}.")
@@ -218,4 +221,5 @@ class GroupEncoder(nn.Module):
 
     def forward(self, hops: Sequence[Tensor]) -> Tensor:
         widened = [widen(values) for widen, values in zip(self.widen, hops, strict=True)]
+        # [n, hops, width] → [n, filters, width] → [n, filters · width].
         return self.read(self.convolve(torch.stack(widened, dim=1)).flatten(1))

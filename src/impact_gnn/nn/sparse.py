@@ -101,6 +101,7 @@ class Propagation:
         """Sources, targets and weights of all edges of positive weight, self-loops included."""
         operator = self.operator
         csr = operator.edges
+        # The target of every edge is its row.
         target = np.repeat(np.arange(csr.num_targets), np.diff(csr.indptr))
         source = csr.indices.astype(np.int64)
         periods = operator.target_period[target], operator.source_period[source]
@@ -129,6 +130,7 @@ class Propagation:
         edge_index, _, weight = self._edges_on(x.device)
         # The gradient of a sum over in-edges is a sum over out-edges, with the same weights.
         source, target = edge_index.flip(0) if transposed else edge_index
+        # Messages [E, f] are added at the end of their edge.
         return torch.zeros_like(x).index_add(0, target, x[source] * weight.to(x.dtype))
 
     def _edges_on(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

@@ -74,6 +74,7 @@ class Reliable:
         # Inputs of the label hops [N, C]: true labels of training rows, confident predictions
         # elsewhere.
         soft = self.soft_labels(label, split.train, num_labels, probability)
+        # Rows that become training rows by their predictions, if they have a weight in the loss.
         pseudo_labelled = np.empty(0, np.int64)
         if self.weight:
             # New training rows; validation rows are never trained on, however confident.

@@ -126,6 +126,7 @@ class HopTask:
         label_hops = [_rows(values, rows, self.device) for values in self.label_hops]
         if self.hidden is not None:
             # A hidden row reads zeros, as a row without labelled neighbours does.
+            # `hidden` is in CPU memory, as it was drawn; [n, 1].
             visible = (~self.hidden[rows.cpu()]).float().to(self.device)[:, None]
             label_hops = [values * visible for values in label_hops]
         return [_rows(values, rows, self.device) for values in self.hops], label_hops
@@ -201,11 +202,12 @@ class GraphTask:
     def model_input(self, model: nn.Module) -> Tensor:
         """Return the features, and the labels or the model's own probabilities, of the last run."""
         inputs = self._input
+        # The columns behind the features, [N, num_labels].
         one_hot = inputs[:, self.x.shape[1] :]
         for _ in range(self.reuse):
             with torch.no_grad():
                 probabilities = torch.softmax(model(inputs, self.propagation).float(), 1)
-            # Known labels stay; the probabilities fill only the rows without one.
+            # Known labels stay; probabilities fill the rows where `unknown` [N, 1] is 1.
             unknown = 1 - one_hot.sum(1, keepdim=True)
             inputs = torch.cat([self.x, one_hot + unknown * probabilities], dim=1)
         return inputs
@@ -219,8 +221,10 @@ class GraphTask:
         if self.labels is None:
             return self, rows
         # A row that reads its own label would learn to copy it, so only hidden rows are trained on.
+        # Drawn on the CPU, so that all devices draw the same.
         hidden = rows[torch.rand(len(rows)).to(rows.device) < share]
         if not len(hidden):
+            # A step needs a row to train on.
             hidden = rows
         return self._with(self.x, self.labels.index_fill(0, hidden, -1)), hidden
 
@@ -269,6 +273,7 @@ def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
             f"leaves none to train on; choose from 0 to {len(periods) - 1}."
         )
     # Whole periods: validation has to look like the future, not like a random sample.
+    # A time, not a position; without validation it is the cutoff, which no row reaches.
     first = periods[len(periods) - valid] if valid else cutoff
     return Split(rows[time < first], rows[time >= first])
 
@@ -277,6 +282,7 @@ def _fits(matrices: Sequence[Matrix], device: torch.device) -> bool:
     """Tell whether matrices take at most half of the free memory of a device."""
     if device.type != "cuda":  # other devices share the CPU's memory
         return True
+    # float32 has four bytes.
     size = 4 * sum(values.shape[0] * values.shape[1] for values in matrices)
     return size <= torch.cuda.mem_get_info(device)[0] / 2
 
@@ -295,6 +301,7 @@ def _rows(values: Matrix, rows: Tensor, device: torch.device) -> Tensor:
     if isinstance(values, Tensor):
         # On a CPU, `index_select` is several times as fast as `values[rows]`.
         return values.index_select(0, rows.to(values.device)).to(device)
+    # Distinct rows in increasing order, and where each requested row is among them.
     index, position = np.unique(rows.cpu().numpy(), return_inverse=True)
     unique = values[index] if isinstance(values, np.ndarray) else values.rows(index)
     return torch.from_numpy(np.asarray(unique, np.float32)[position]).to(device)

@@ -161,6 +161,7 @@ def fit(
     if not training.refit or not len(split.valid):
         return result
     split = split.without_validation()
+    # A refit has no validation rows that could stop it.
     training = replace(training, epochs=result.best_epoch, patience=None)
     final = run(build, task, labels, split, training, weight=weight, target=target).result()
     return replace(result, model=final.model, state=final.state)
@@ -231,6 +232,7 @@ class Run:
                 self.model.parameters(), lr=training.lr, weight_decay=training.weight_decay
             )
             self.train()
+        # From the last epoch back to the best one.
         self.model.load_state_dict(self.best_state)
         self.model.eval()
         return Result(
@@ -249,6 +251,7 @@ class Run:
             loss = self.train_epoch(epoch)
             criterion, score = self.validate(epoch)
             self.history.append(Epoch(epoch, loss, score, time.perf_counter() - start))
+            # Criteria of the last epochs, averaged.
             self.criteria = [*self.criteria, criterion][-training.choose_over :]
             criterion = sum(self.criteria) / len(self.criteria)
             is_last = epoch == training.epochs
@@ -269,6 +272,7 @@ class Run:
         patience = self.training.patience
         if patience is None or not len(self.valid_rows):
             return False
+        # An epoch with some rows only does not use up patience.
         since = max(self.best_epoch, self.first_complete - 1)
         return len(self.history) - since >= patience
 
@@ -280,6 +284,7 @@ class Run:
         if training.schedule is not None:
             for group in self.optimizer.param_groups:
                 group["lr"] = training.lr * training.schedule(epoch)
+        # Tensors on the device: reading numbers would wait for it in every step.
         loss_total = weight_total = torch.zeros((), device=self.device)
         with LayerInputs(self.model, active=bool(training.terms)) as layer_inputs:
             for task, task_rows, rows in self.batches(rows_of_epoch):
@@ -289,6 +294,7 @@ class Run:
                 weight = self.weight[rows]
                 loss_sum = (weight * losses).sum()
                 weight_sum = weight.sum()
+                # All weights of a batch may be 0.
                 loss = loss_sum / weight_sum.clamp(min=1e-12)
                 if training.terms:
                     # A whole graph as in this step, which hides the labels that are learned.
@@ -336,6 +342,7 @@ class Run:
         size = self.training.batch_size
         if size is None:
             return _batches(task, rows, len(rows))
+        # A permutation from the CPU generator, the same on all devices.
         return _batches(task, rows[torch.randperm(len(rows)).to(self.device)], size)
 
     def validate(self, epoch: int) -> tuple[float, float]:
@@ -353,6 +360,7 @@ class Run:
             score = float((logits.argmax(1) == truth).float().mean())
         else:
             probabilities = torch.softmax(logits.float(), dim=1).cpu().numpy()
+            # Probabilities with the true class proportions, as they are used later.
             score = scoring.finer(scoring.without_class_weights(probabilities), truth.cpu().numpy())
         if self.training.choose_by == "loss":
             return -float(self.training.loss(logits.float(), truth).mean()), score
@@ -373,6 +381,7 @@ class LayerInputs:
         self.last: Tensor | None = None
         self.hook: Any = None
         if active:
+            # The last layers, where a model names them; otherwise the whole model.
             classifier = dict(model.named_children()).get("classify", model)
             layers = [part for part in classifier.modules() if _is_linear(part)]
             if not layers:
@@ -402,6 +411,7 @@ def evaluate(model: nn.Module, task: Task, rows: Tensor, size: int = EVALUATION_
     """Compute logits without gradients; the model is left in evaluation mode."""
     model.eval()
     with torch.no_grad():
+        # A whole graph is computed once, whatever the number of rows.
         batches = _batches(task, rows, size if task.by_rows else max(len(rows), 1))
         return torch.cat([part.logits(model, task_rows) for part, task_rows, _ in batches])
 
@@ -414,9 +424,11 @@ def _batches(task: Task, rows: Tensor, size: int) -> Iterator[tuple[Task, Tensor
     if not isinstance(task, HopTask) or not task.in_files:
         yield from ((task, part, part) for part in rows.split(size))
         return
+    # Batches of a run, by the bytes of their rows in float32.
     batches = RUN_BYTES // max(4 * size * sum(task.in_channels + task.label_channels), 1)
     for run in rows.split(size * max(batches, 1)):
         loaded = task.loaded(run)
+        # Positions in the loaded task, which has the rows of this run only.
         positions = torch.arange(len(run), device=run.device)
         for task_rows, part in zip(positions.split(size), run.split(size), strict=True):
             yield loaded, task_rows, part

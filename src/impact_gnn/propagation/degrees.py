@@ -20,6 +20,7 @@ def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray
     """
     columns = []
     for (source, _, target), relation in graph.relations.items():
+        # Row 0 of `edge_index` are sources, row 1 targets; `other` is the type at the other end.
         for row, (kind, other) in enumerate(((source, target), (target, source))):
             if kind != graph.target or (among is not None and other != graph.target):
                 continue
@@ -29,9 +30,11 @@ def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray
             for part in _native.blocks(nodes):
                 counted = nodes[part]
                 if among is not None:
+                    # Edges whose other end is marked.
                     counted = counted[among[neighbours[part]]]
                 count += np.bincount(counted, minlength=graph.num_nodes)
             columns.append(np.log1p(count))
+    # A graph without such relations has one column of zeros.
     return np.column_stack(columns or [np.zeros(graph.num_nodes)]).astype(np.float32)
 
 

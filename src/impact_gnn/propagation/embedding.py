@@ -63,20 +63,23 @@ def spectral(
     scale = 1 / np.sqrt(degree + tau)
     symmetric = diags_array(scale) @ past @ diags_array(scale)
     eigenvalues, eigenvectors = _leading(symmetric, min(width, len(nodes)), seed)
+    # From eigenvectors of D^-½ A D^-½ to those of the walk D⁻¹A.
     x = scale[:, None] * eigenvectors
     x /= np.sqrt((x**2).mean(0))
     # Newer nodes by the eigenvalue equation, from neighbours that have an embedding.
     adjacency = _adjacency(graph)
     embedded = np.zeros((adjacency.shape[0], len(eigenvalues)))
+    # By position among the nodes of all types, [all nodes, columns].
     embedded[nodes] = x
     known = np.zeros(len(embedded), bool)
     known[nodes] = True
     for _ in range(ROUNDS):
         degree = adjacency @ known.astype(float)  # to known nodes
         new = np.flatnonzero(~known & (degree > 0))
-        # Rows of unknown nodes are still zero.
+        # Rows of unknown nodes are still zero; λ differs by column, the degree by row.
         embedded[new] = adjacency[new] @ embedded / (eigenvalues * (degree[new, None] + tau))
         known[new] = True
+    # Rows are split into types again.
     sizes = np.cumsum([part.num_nodes for part in graph.nodes.values()])[:-1]
     return dict(zip(graph.nodes, np.split(embedded.astype(np.float32), sizes), strict=True))
 
@@ -92,9 +95,10 @@ def _leading(matrix: csr_array, count: int, seed: int) -> tuple[np.ndarray, np.n
         # Where the iteration has to restart, SciPy draws from `rng`; before 1.17 it had none.
         options = {"rng": rng} if "rng" in signature(eigsh).parameters else {}
         values, vectors = eigsh(matrix, count, which="LA", v0=first, tol=1e-6, **options)
+    # Largest first, and only those that carry information.
     order = [k for k in np.argsort(-values)[:count] if values[k] > MIN_EIGENVALUE]
     vectors = vectors[:, order]
-    # The entry of the largest magnitude is positive.
+    # Signs of eigenvectors are arbitrary; the entry of the largest magnitude is made positive.
     largest = np.abs(vectors).argmax(0) if size else 0
     return values[order], vectors * np.sign(vectors[largest, np.arange(len(order))])
 
@@ -111,6 +115,7 @@ def _adjacency(graph: TemporalGraph, cutoff: int | None = None) -> csr_array:
         if cutoff is not None:
             if relation.time is not None:
                 is_known &= relation.time < cutoff
+            # Both ends must be known before the cutoff.
             for kind, nodes in zip((source, target), ends, strict=True):
                 known_nodes = graph.known_before(kind, cutoff)
                 if known_nodes is not None:
@@ -118,6 +123,7 @@ def _adjacency(graph: TemporalGraph, cutoff: int | None = None) -> csr_array:
         weight = np.ones(is_known.sum())
         if relation.weight is not None:
             weight = relation.weight[is_known].astype(np.float64)
+        # Positions among the nodes of all types.
         rows = ends[0][is_known] + starts[source]
         columns = ends[1][is_known] + starts[target]
         one_way = coo_array((weight, (rows, columns)), shape).tocsr()

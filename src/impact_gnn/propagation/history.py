@@ -55,6 +55,7 @@ class Pairs:
     def by_time(self, time: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return rows, entities and the rows' times in order of time."""
         key = time[self.row]
+        # Stable: of equal times, the order of the pairs decides.
         order = np.argsort(key, kind="stable")
         return self.row[order], self.entity[order], key[order]
 
@@ -107,6 +108,7 @@ class History:
         for k, name in self._classes():
             is_class = (label == k).astype(np.float64)
             # What was to be expected of a row: the class proportion of recent rows before it.
+            # Window 1 has the shortest half-life.
             expected = self._proportions(to_rows, is_class)[1]
             excess[name] = is_class - expected
             proportions = self._proportions(to_nodes, is_class)
@@ -128,6 +130,7 @@ class History:
 
     def _row_columns(self, role: Role) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the number of earlier rows, and how long ago they were."""
+        # The value is the time itself: its extremes are the last and the first time.
         earlier = self._rows_of(role)(self.time)
         yield "log earlier rows", np.log1p(earlier[:, COUNT])
         yield "log time since the last row", self._span(earlier[:, HIGH])
@@ -141,11 +144,13 @@ class History:
         Few labels count as none: the excess is shrunk towards 0.
         """
         labels = self._labels_of(role, self.label_time, self.nodes)
+        # Times again as the value, of rows whose label is known.
         known = labels(self.time)
         yield "log known labels", np.log1p(known[:, COUNT])
         yield "log time since the last known label", self._span(known[:, HIGH])
         for name, values in excess.items():
             known = labels(values)
+            # [windows, n] each.
             sums, weights = _windowed(known)
             for window, shrunk in zip(WINDOWS, sums / (weights + SHRINKAGE), strict=True):
                 yield f"excess of {name}, {window}", shrunk
@@ -178,11 +183,13 @@ class History:
 
     def _proportions(self, labels: Aggregate, is_class: np.ndarray) -> np.ndarray:
         """Return the proportion of a class in every window [windows, n]."""
+        # Laplace smoothing: one more label, spread evenly over the classes.
         sums, weights = _windowed(labels(is_class))
         return (sums + 1 / self.graph.num_labels) / (weights + 1)
 
     def _span(self, since: np.ndarray) -> np.ndarray:
         """Return the logarithm of the time from `since` [n] to the row's own."""
+        # Infinite where there is no earlier row.
         span = self.time[self.nodes] - since
         return np.where(np.isfinite(span), np.log1p(np.maximum(span, 0)), NEVER)
 
@@ -203,6 +210,7 @@ class History:
         writes: Pairs,
         write_time: np.ndarray,
     ) -> Aggregate:
+        # Position among the requested nodes, −1 for all others [N].
         position = np.full(self.graph.num_nodes, -1)
         position[nodes] = np.arange(len(nodes))
         # Reads of the requested nodes only; every row writes, requested or not.
@@ -217,6 +225,7 @@ class History:
         decay = np.repeat(0.5 ** (1 / np.array([np.inf, *HALF_LIVES])), 2)
 
         def aggregate(value: np.ndarray) -> np.ndarray:
+            # One row of aggregates per requested node, at first those of nothing.
             out = np.zeros((len(nodes), TOTAL + len(decay)))
             out[:, LOW] = np.inf
             out[:, [HIGH, LAST_TIME]] = -np.inf
@@ -248,6 +257,7 @@ def label_time(graph: TemporalGraph) -> np.ndarray:
     cutoff = int(np.searchsorted(graph.times, graph.require_cutoff("history features need")))
     # All targets share the cutoff as their period: none knows a label of another.
     period = np.minimum(graph.period.astype(np.int64), cutoff)
+    # First exact time of every period before the cutoff, and of all targets together.
     first = np.full(cutoff + 1, np.inf)
     np.minimum.at(first, period, graph.timestamp)
     return first[period]
@@ -271,9 +281,12 @@ def roles_of(graph: TemporalGraph) -> list[Role]:
     for triple, relation in graph.relations.items():
         name = "-".join(triple)
         if triple[0] == triple[2] == graph.target:
+            # Both directions: each end of an edge reads the other as its entity.
             both = Pairs(*np.hstack([relation.edge_index, relation.edge_index[::-1]]))
+            # The edge of every pair, for its time.
             edges = np.tile(np.arange(relation.num_edges), 2)
             itself = np.arange(graph.num_nodes)
+            # An entity is a row here, and each row writes to itself only.
             reads = _known_pairs(graph, both, graph.target, relation, edges)
             roles.append(Role(name, reads, Pairs(itself, itself), len(itself)))
         elif graph.target in (triple[0], triple[2]):
@@ -302,6 +315,7 @@ def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -
         positions = np.arange(relation.num_edges)
         by_entity = build_csr(positions, links.row, len(positions), graph.nodes[kind].num_nodes)
         edges = by_entity.take(direct.entity)
+        # A row is repeated for every edge of its entity.
         row = np.repeat(direct.row, np.diff(edges.indptr))
         pairs = Pairs(row, links.entity[edges.indices])
         # A path through a hub mixes unrelated entities; its role stays, without pairs, so that
@@ -326,6 +340,7 @@ def _known_pairs(
     graph: TemporalGraph, pairs: Pairs, kind: str, relation: Relation, edges: np.ndarray
 ) -> Pairs:
     """Return every pair once, in order, without links and entities that are newer than the row."""
+    # Times of the rows, one per pair.
     own = graph.time[pairs.row]
     is_late = np.zeros(len(own), bool)
     if relation.time is not None:
@@ -353,10 +368,12 @@ def _aggregate(reads, writes, values, num_entities, out):
     position, read_entity, read_time = reads
     write_row, write_entity, write_time = writes
     value, clock, decay = values
+    # Aggregates of every entity so far.
     state = np.zeros((num_entities, out.shape[1]))
     state[:, LOW] = np.inf
     state[:, HIGH] = -np.inf
     state[:, LAST_TIME] = -np.inf
+    # The next write; reads and writes are both in order of time.
     w = 0
     for r in range(len(position)):
         # Strictly before: rows of one time never see each other.
@@ -376,6 +393,7 @@ def _aggregate(reads, writes, values, num_entities, out):
             one[HIGH] = max(one[HIGH], x)
             one[LAST_TOTAL] += x
             one[LAST_COUNT] += 1
+            # Sums and weights of the windows alternate.
             for k in range(TOTAL, len(one), 2):
                 one[k] += x
                 one[k + 1] += 1
@@ -396,6 +414,7 @@ def _merge(one, total):
         total[LAST_COUNT] += one[LAST_COUNT]
     total[LOW] = min(total[LOW], one[LOW])
     total[HIGH] = max(total[HIGH], one[HIGH])
+    # Sums add up over the entities of a row.
     for k in range(SQUARES, len(total)):
         total[k] += one[k]
 

@@ -57,6 +57,7 @@ def propagate(
         raise InputError(
             "the graph has no features to propagate; pass x=... or create the graph with features."
         )
+    # One operator for each hop; the first may have its own weighting.
     operators = engine.operators(
         hops, graph, relation, weighting=weighting, norm=norm, self_loop=self_loop
     )

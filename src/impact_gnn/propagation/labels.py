@@ -83,8 +83,10 @@ def repeated_label_hops(
     `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where unknown.
     """
     hops = engine.hops(operators, label_columns(label, num_labels), rows=rows)
+    # All nodes, or positions of the requested ones.
     index: Any = slice(None) if rows is None else rows
     known = label[index]
+    # Without known labels all shares are 0.
     shares = [np.zeros(len(known))] * len(operators)
     if known.ndim == 2 or (known >= 0).any():  # else there is nothing to subtract
         shares = [own_share(operators[:k])[index] for k in range(1, len(operators) + 1)]
@@ -98,6 +100,7 @@ def label_columns(label: np.ndarray, num_labels: int) -> ComputedColumns:
         if label.ndim == 2:
             return label[:, low:high].astype(np.float64)
         one_hot = np.zeros((len(label), high - low))
+        # Nodes whose label is one of these columns.
         rows = np.flatnonzero((label >= low) & (label < high))
         one_hot[rows, label[rows] - low] = 1
         return one_hot
@@ -115,10 +118,11 @@ def exclude_own_label(hop: Hop, label: np.ndarray, own: np.ndarray) -> Hop:
 
     def subtract(values: np.ndarray, index: np.ndarray) -> np.ndarray:
         values = np.array(values, np.float64)
+        # `values` are the rows at these positions.
         own_label = label[index]
         if label.ndim == 2:
             own_part = own[index, None] * own_label
-            place: Any = ...
+            place: Any = ...  # all entries
         else:  # a code changes one column of its row
             rows = np.flatnonzero(own_label >= 0)
             own_part = own[index[rows]]
@@ -150,6 +154,7 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
         )
     share = np.empty(last.csr.num_targets)
     for low, high in row_blocks(last.csr, RANGE_EDGES):
+        # Two steps return through another node; one step returns along a loop.
         weight = (
             _return_paths(first, last, low, high)
             if len(path) == 2
@@ -167,10 +172,12 @@ def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.nd
     first operator is looked up among them; no row of u is stored.
     """
     sums = np.zeros(high - low)
+    # The last operator's edges, then its table and periods.
     indptr, indices, weight, *last_weights = _arrays(last)
     last_edges = _sorted_rows(low, high, indptr, indices, weight)
     first_arrays = _arrays(first)
     scale = plain_view(first.row_scale)
+    # Every thread has its own v, so no two add to the same sum.
     parts = np.linspace(0, high - low, _native.available() + 1).astype(np.int64)
     for begin, end in row_blocks(first.csr):
         tasks = [
@@ -210,6 +217,7 @@ def _sum_loops(  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def _sorted_rows(low, high, indptr, indices, weight):  # type: ignore[no-untyped-def]
     """Copy rows low .. high−1 of a CSR with sources in increasing order, for lookups."""
+    # Edges of the range, and borders relative to the first of them.
     begin = indptr[low]
     end = indptr[high]
     borders = indptr[low : high + 1] - begin
@@ -246,6 +254,7 @@ def _add_return_paths(  # type: ignore[no-untyped-def]
             # All edges u → v of the last operator; a pair of nodes may have several.
             a = borders[row]
             b = borders[row + 1]
+            # The first edge from u in the sorted row of v.
             at = a + np.searchsorted(sources[a:b], u)
             weight_last = 0.0
             while at < b and sources[at] == u:
@@ -256,4 +265,5 @@ def _add_return_paths(  # type: ignore[no-untyped-def]
                 weight_first = first_table[first_target[u], first_source[v]] * (
                     weight[e] if len(weight) else 1.0
                 )
+                # The path v → u → v: both weights, and the scale of u's mean.
                 sums[row] += weight_last * weight_first * scale[u]

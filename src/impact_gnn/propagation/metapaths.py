@@ -97,10 +97,12 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
     for _ in range(length):
         longer: list[Metapath] = []
         for path in suffixes:
+            # The type that the path begins with so far.
             end = path[0][0] if path else graph.target
             # A path grows at its beginning by the relations that lead there.
             longer += [(relation, *path) for relation in graph.relations if relation[2] == end]
         suffixes = longer
+        # Only paths from types that have something to propagate.
         new = [path for path in suffixes if path[0][0] in starts]
         paths += sorted(new, key=_relation_order(graph))
         if len(suffixes) > MAX_PATHS:
@@ -177,6 +179,7 @@ def metapath_hops(
         # All paths from one type share their features, and their common beginnings.
         own_paths = [path for path in paths if path[0][0] == kind]
         x = graph.nodes[kind].x
+        # Both ends have a time: Ω applies once, to the whole path.
         if metapath_weighting == "ends" and graph.nodes[kind].time is not None:
             walk = Walk(graph, own_paths, "plain", engine)
             by_ends, _ = along_ends(walk, ends_table(graph, weighting, kind), x)
@@ -184,6 +187,7 @@ def metapath_hops(
                 by_ends = {path: selected_hop(hop, rows) for path, hop in by_ends.items()}
             hops |= by_ends
         else:
+            # Ω applies to every relation whose two ends have a time.
             walk = Walk(graph, own_paths, weighting, engine)
             hops |= walk.hops(x, rows=rows, dtype=dtype)
     return {path_name(path): hops[path] for path in paths}
@@ -273,6 +277,7 @@ class Walk:
     def operator(self, relation: Triple, first: bool = True) -> Operator:
         """Return the operator of a relation, as the first of a path or as a later one."""
         weighting = at_hop(self.weighting, first=first)
+        # Both positions share an operator unless the first hop has its own weighting.
         key = relation, first or weighting is self.weighting
         if key not in self._operators:
             self._operators[key] = self.engine.operator(
@@ -304,8 +309,10 @@ class Walk:
         def visit(prefix: Metapath, values: Any) -> Iterator[tuple[Metapath, Hop]]:
             for path in longer.get(prefix, []):
                 operator = self.operator(path[-1], len(path) == 1)
+                # Longer paths read all rows of their beginning.
                 leaf_rows = None if path in longer else rows
                 hop = storage.hops([operator], values, rows=leaf_rows, dtype=dtype)[0]
+                # A beginning of longer paths that was requested itself.
                 if path in requested and rows is not None and path in longer:
                     yield path, selected_hop(hop, rows)
                 elif path in requested:
@@ -322,6 +329,7 @@ def weighted(x: Any, factor: np.ndarray, dtype: np.dtype) -> ComputedColumns:
     def columns(low: int, high: int) -> np.ndarray:
         return columns_of(x, low, high, dtype) * factor[:, None].astype(dtype)
 
+    # What a file of this product is identified by.
     source = x if isinstance(x, np.ndarray) else x.key
     return ComputedColumns(
         shape=x.shape, dtype=dtype, sources=(source, factor, dtype.str), columns=columns
@@ -342,12 +350,14 @@ def along_ends(
     engine = walk.engine
     source_period = graph.period_of(walk.paths[0][0][0])
     dtype = np.dtype(np.promote_types(x.dtype, np.float32))  # sums need more than 16 bits
+    # One sum per path, [N, f]; arrays from an engine begin as zeros.
     sums = {path: engine.empty((graph.num_nodes, x.shape[1]), dtype) for path in walk.paths}
     # Σ_r left[t_v, r] · (P · (right[r, t_u]·x_u))_v
     for r in range(len(right)):
         # A product of zeros adds nothing, and a propagation costs much.
         if (left[:, r] == 0).all() or (right[r] == 0).all():
             continue
+        # left[t_v, r] of every target node, [N].
         factor = left[graph.period, r].astype(dtype)
         # Files of a summand are removed before the next one is computed.
         scratch = engine.child(f"ends-{r}")
@@ -363,6 +373,7 @@ def along_ends(
     # All summands of the total weight at once, as columns [N, R].
     ones = np.ascontiguousarray(right.T)[source_period]
     for path, hop in walk.hops(ones, engine=scratch, dtype=np.float64):
+        # Total weight of every node, [N].
         weights[path] = np.empty(graph.num_nodes)
         for rows in position_blocks(graph.num_nodes):
             weight = np.einsum("vr,vr->v", left[graph.period[rows]], hop.rows(rows))
@@ -400,5 +411,6 @@ def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     columns, column_index = np.unique(table, axis=1, return_inverse=True)
     rows, row_index = np.unique(table, axis=0, return_inverse=True)
     if columns.shape[1] <= len(rows):
+        # Column s of the identity's columns selects the distinct column that s equals.
         return columns, np.eye(columns.shape[1])[:, column_index.reshape(-1)]
     return np.eye(len(rows))[row_index.reshape(-1)], rows

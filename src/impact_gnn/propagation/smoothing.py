@@ -44,6 +44,7 @@ def smoothing_paths(graph: TemporalGraph, weighting: Weighting, engine: Engine) 
 
     Refuses a graph whose predictions, a few times over, exceed the engine's memory.
     """
+    # Four matrices of float32, [N, Y].
     size = 16 * graph.num_nodes * graph.num_labels
     if not engine.fits(size):
         raise InputError(
@@ -112,6 +113,7 @@ def _add_errors(
     """Add spread errors to the predictions, scaled to the mean size of the known errors."""
     # Spreading shrinks errors; each is scaled back to the mean size of the known ones.
     mean_size = np.abs(errors[known]).sum(1).mean() if len(known) else 0.0
+    # Σ_y |error| of every node, [N, 1].
     size = np.abs(spread).sum(1, keepdims=True)
     spread *= np.divide(mean_size, size, out=np.zeros_like(size), where=size > 1e-3)
     # Nodes without a prediction stay zero: there is nothing to correct.
@@ -128,5 +130,6 @@ def _spread(start: np.ndarray, paths: Paths, share: float, engine: Engine) -> np
         total = np.array(hops[0], np.float32)
         for hop in hops[1:]:
             total += np.asarray(hop)
+        # float32 throughout: `len` would make it float64.
         values = share * (total / np.float32(len(hops))) + (1 - share) * start
     return values

@@ -154,6 +154,7 @@ class _Squashing:
         """Yield the requested paths with their messages; an even one continues its odd one."""
         for relation in dict.fromkeys(path[0] for path in requested):
             x = state[relation[0]]
+            # Paths that share their first step.
             walk = replace(self.walk, paths=[path for path in requested if path[0] == relation])
             # Messages are added up, which needs more than 16 bits.
             yield from walk.hops(x, dtype=np.promote_types(x.dtype, np.float32))
@@ -180,6 +181,7 @@ class _Squashing:
             ]
             if not new:
                 break
+            # The types that are reached in this round.
             sums = self.zeros({path[0][2] for path in new})
             for path, message in self.messages(state, new):
                 self.add(sums, path, message, new, 0)

@@ -47,10 +47,13 @@ class TimeGATConv(GATConv):
         dim_size: int | None,
     ) -> Tensor:
         features, bias = _split(self, edge_attr, edge_index_i, edge_index_j)
+        # [E, heads].
         score = alpha_j if alpha_i is None else alpha_i + alpha_j
         if features is not None:
+            # [E, heads, out_channels].
             edges = self.lin_edge(features).view(-1, self.heads, self.out_channels)
             score = score + (edges * self.att_edge).sum(-1)
+        # The bias [E, 1] is the same for all heads.
         attention = softmax(leaky_relu(score, self.negative_slope) + bias, index, ptr, dim_size)
         return dropout(attention, p=self.dropout, training=self.training)
 
@@ -70,9 +73,11 @@ class TimeGATv2Conv(GATv2Conv):
         dim_size: int | None,
     ) -> Tensor:
         features, bias = _split(self, edge_attr, edge_index_i, edge_index_j)
+        # [E, heads, out_channels].
         both = x_i + x_j
         if features is not None:
             both = both + self.lin_edge(features).view(-1, self.heads, self.out_channels)
+        # [E, heads].
         score = (leaky_relu(both, self.negative_slope) * self.att).sum(-1)
         attention = softmax(score + bias, index, ptr, dim_size)
         return dropout(attention, p=self.dropout, training=self.training)
@@ -129,6 +134,7 @@ def _split(
             f"log-weight last) but got {columns}; apply PMP(deliver='attention') and pass "
             f"data.edge_attr, and do not count the log-weight in edge_dim."
         )
+    # [E] becomes [E, 1].
     edge_attr = edge_attr.view(-1, columns)
     bias = edge_attr[:, -1:]
     # PyG has replaced all loops by its own with other attributes; ours have weight 1.

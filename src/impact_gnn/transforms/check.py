@@ -124,6 +124,7 @@ def _infer_delivery(data: Data | HeteroData) -> str | None:
     for store in stores:
         if store.get("edge_index") is not None:
             edge_index = plain_tensor(store.edge_index)
+            # Some edge is there more than once.
             if coalesce(edge_index).shape[1] < edge_index.shape[1]:
                 return "duplicate"
     return None
@@ -143,6 +144,7 @@ def _layers(
         # A wrapper such as HeteroConv contains the layers that do the work; those are examined.
         passing = [child for child in module.modules() if isinstance(child, MessagePassing)]
         is_innermost = passing == [module]
+        # HeteroConv writes the name of a relation between < and >.
         if is_innermost and not any(part.strip("<>") in unweighted for part in name.split(".")):
             yield name or type(module).__name__, module
 
@@ -235,6 +237,7 @@ class _ExaminedLayer:
             yield self.issue(
                 "aggregation", f"has aggr={aggr!r}, which repeated edges do not change; use a mean."
             )
+        # Layers that take no edge_weight have been reported already.
         if self.deliver != "weight" or "edge_weight" not in self.parameters:
             return
         if aggr is not None and aggr not in SUMS:
@@ -255,13 +258,16 @@ class _ExaminedLayer:
 
 
 def _rows_sum_to_one(data: Data | HeteroData) -> bool:
+    """Whether the weights of a relation were normalised to means."""
     for store in edge_stores(data).values():
         weight = store.get("edge_weight")
         if weight is not None and len(weight):
             # Sums of the weights into every node; 1 everywhere means that they were normalised.
             total = scatter(weight.detach().view(-1), store.edge_index[1].long())
             total = total[total > 0]
-            return bool(((total - 1).abs() < 1e-4).all()) and bool((weight < 0.999).any())
+            # Where every node has one edge, weights of 1 are no sign of normalisation.
+            if ((total - 1).abs() < 1e-4).all() and (weight < 0.999).any():
+                return True
     return False
 
 
@@ -283,6 +289,7 @@ def _responses(
         second = _record(layers, call, _with_other_weights(data, deliver), first)
     counts = {}
     for name in layers:
+        # The second run may call a layer less often.
         pairs = zip(first[name], second[name], strict=False)
         counts[name] = (len(first[name]), sum(not _is_same(*pair) for pair in pairs))
     return counts
@@ -345,11 +352,13 @@ def _with_other_weights(data: Data | HeteroData, deliver: str) -> Data | HeteroD
             attributes = store.edge_attr.clone()
             if not attributes.is_floating_point():
                 attributes = attributes.float()
+            # A view: the log-weight is changed in place.
             column = attributes if attributes.dim() == 1 else attributes[:, -1]
             column += _factors(column).log()
             store["edge_attr"] = attributes
         elif deliver in ("drop", "duplicate"):
             position = torch.arange(store.num_edges, device=store.edge_index.device)
+            # Every other edge is dropped, or is there once more.
             even = position[::2]
             select_edges(store, even if deliver == "drop" else torch.cat([position, even]))
     return changed
@@ -367,6 +376,7 @@ def _is_same(before: Any, after: Any) -> bool:
             return False
         if not before.is_floating_point():
             return torch.equal(before, after)
+        # Rounding is judged by the largest output.
         scale = float(before.abs().max()) if before.numel() else 0.0
         return torch.allclose(before, after, rtol=0, atol=TOLERANCE * scale, equal_nan=True)
     if isinstance(before, Mapping):

@@ -33,9 +33,11 @@ def deliver(flow: Flow, omega: Tensor, how: str, *, normalize: bool) -> None:
         select_edges(flow.store, omega.nonzero().view(-1))
     elif how == "duplicate":
         position = torch.arange(len(omega), device=omega.device)
+        # A weight of 0 drops an edge, a weight of 2 repeats it once.
         select_edges(flow.store, position.repeat_interleave(omega.round().long()))
     else:
         weight = combined(flow, omega)
+        # An edge of weight 0 is removed, because its logarithm is not finite.
         positive = weight.nonzero().view(-1)
         select_edges(flow.store, positive)
         flow.store["edge_attr"] = _with_column(flow, weight[positive].log())
@@ -48,6 +50,7 @@ def combined(flow: Flow, omega: Tensor) -> Tensor:
         return omega
     checks.edge_weights(f"edge_weight of {'-'.join(flow.relation)}", own, len(omega))
     own = torch.as_tensor(own, device=omega.device).view(-1)
+    # Float weights keep their type; whole numbers become floats.
     return omega.to(own.dtype) * own if own.is_floating_point() else omega * own
 
 

@@ -88,5 +88,6 @@ def _masks(
             f"valid={valid} uses all {len(past)} labelled periods before cutoff={cutoff} and "
             f"leaves none for training; use valid={len(past) - 1} or less, or a later cutoff."
         )
+    # Without validation periods this is the cutoff, which no known node reaches.
     first_valid = past[len(past) - valid] if valid else cutoff
     return known & (time < first_valid), known & (time >= first_valid), time >= cutoff

@@ -71,6 +71,7 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
             f"{time!r} has {len(times)} distinct values, more than the {MAX_TIMES} a table of "
             f"times can hold; bin it first, for example by month or year."
         )
+    # Periods of all types one after the other, split into types again.
     ends = np.cumsum([len(value) for value in values.values()])[:-1]
     period_of = dict(zip(values, np.split(period, ends), strict=True))
     usable = []
