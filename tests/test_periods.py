@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import impact_gnn as ig
 from impact_gnn.checks import InputError
 from impact_gnn.encoding.moments import from_numbers, moments, unit_of
-from impact_gnn.graph.periods import UNITS, Periods, choose
+from impact_gnn.graph.periods import UNITS, Periods, _cut, choose
 
 DATES = np.array(
     ["1969-12-31T23:59:59", "2020-02-29T12:00:00", "2021-01-03T00:00:00", "2021-01-04T00:00:00"],
@@ -50,6 +50,12 @@ def test_periods_have_names(unit, names):
     assert [periods.cutoff(name) for name in names if unit != "hour"] == periods.of(DATES).tolist()[
         : 4 * (unit != "hour")
     ]
+
+
+def test_the_first_week_after_1970_is_a_cutoff_too():
+    """Its number is 0, which is not the same as no week."""
+    assert _cut("1970-W02", True) is not None
+    assert Periods("week").cutoff("1970-W02") == 0
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class CalibratedFold:
     """Predictions of a holdout, calibrated by the other holdouts."""
 
     probabilities: np.ndarray
-    calibration: Calibration  # with the bias per class that these rows need, if any
+    calibration: Calibration
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,20 +274,15 @@ class EnsembleSelection:
     # -- predictions without the fold that they are scored on
 
     @cached_property
-    def selected(self) -> list[EnsembleSpec]:
-        """The ensemble that the other holdouts select, for every holdout."""
-        selected = []
+    def out_of_fold(self) -> list[OutOfFold]:
+        """Predictions for every holdout by the ensemble that the other holdouts select."""
+        folds = []
         for k, holdout in enumerate(self.holdouts):
             others = [
                 other.without_nodes_of(holdout) for j, other in enumerate(self.holdouts) if j != k
             ]
-            selected.append(self.select_members(others))
-        return selected
-
-    @cached_property
-    def out_of_fold(self) -> list[OutOfFold]:
-        """Predictions for every holdout by the ensemble that the other holdouts select."""
-        return [self.predict(k, self.selected[k]) for k in range(len(self.holdouts))]
+            folds.append(self.predict(k, self.select_members(others)))
+        return folds
 
     @cached_property
     def calibrated_out_of_fold(self) -> list[CalibratedFold]:
@@ -334,15 +329,10 @@ class EnsembleSelection:
         if folds is not self.out_of_fold:
             calibrated = calibrate_each_by_others(folds, self.metric)
         final = self.fit_calibration(ensemble)
-        used = [ensemble] * len(folds)
-        if folds is self.out_of_fold:
-            used = self.selected
-        checks = []
-        for k, fold in enumerate(folds):
-            check = self.check_fold(k, fold, calibrated[k], ensemble, final)
-            labelled = self.labelled_by_confidence(self.holdouts[k], calibrated[k], used[k])
-            checks.append(replace(check, labelled=labelled))
-        return checks
+        return [
+            self.check_fold(k, folds[k], calibrated[k], ensemble, final)
+            for k in range(len(self.holdouts))
+        ]
 
     def check_fold(
         self,
@@ -379,28 +369,28 @@ class EnsembleSelection:
             plain_score=display(float(self.per_node_score(k, baseline).mean())),
             confusion=confusion(truth, label),
             periods=score_periods(holdout.time, label == truth, baseline_is_right),
+            labelled=self.labelled_by_confidence(holdout, ensemble, final),
         )
 
     def labelled_by_confidence(
-        self, holdout: Holdout, calibrated: CalibratedFold, ensemble: EnsembleSpec
+        self, holdout: Holdout, ensemble: EnsembleSpec, final: Calibration
     ) -> list[float]:
-        """Share of a window's nodes that have a label, by the confidence in their prediction."""
-        fold = str(holdout.window)
-        unlabelled = len(unlabelled_in(self.graph, holdout.window))
-        members = [member for member in ensemble.members if member.candidate != FLOOR]
-        if not unlabelled or not members:
+        """Share of a window's nodes that have a label, by the confidence of the final ensemble."""
+        num_unlabelled = len(unlabelled_in(self.graph, holdout.window))
+        if not num_unlabelled or FLOOR in ensemble.candidates:
             return []
-        probabilities = np.average(
-            [self.scores.unlabelled_probability(member.candidate, fold) for member in members],
-            axis=0,
-            weights=[member.weight for member in members],
+        prior = prior_before(self.graph, holdout.window)
+        calibration = final.with_drift(self.drifts[holdout.window], final.strength)
+        labelled, unlabelled = (
+            calibration.apply(probabilities, prior).max(1)
+            for probabilities in (
+                self.ensemble_probabilities(ensemble, holdout),
+                self.unlabelled_probabilities(ensemble, holdout),
+            )
         )
-        rows = calibrated.calibration.apply(probabilities, prior_before(self.graph, holdout.window))
-        # the holdout is a part of the window, and the predicted nodes are a sample
-        share = len(holdout.index) / len(self.scores.truth[fold])
-        return labelled_shares(
-            calibrated.probabilities.max(1), rows.max(1), share * unlabelled / len(rows)
-        )
+        # The holdout is a part of the window, and the unlabelled nodes are a sample.
+        share = len(holdout.index) / len(self.scores.truth[str(holdout.window)])
+        return labelled_shares(labelled, unlabelled, share * num_unlabelled / len(unlabelled))
 
     # -- values of one holdout
 
@@ -416,6 +406,15 @@ class EnsembleSelection:
             for member in ensemble.members
         ]
         return np.sum(weighted, axis=0)
+
+    def unlabelled_probabilities(self, ensemble: EnsembleSpec, holdout: Holdout) -> np.ndarray:
+        """The same for nodes of the window that have no label."""
+        fold = str(holdout.window)
+        return np.average(
+            [self.scores.unlabelled_probability(one, fold) for one in ensemble.candidates],
+            axis=0,
+            weights=[member.weight for member in ensemble.members],
+        )
 
     def probabilities_of(self, candidate: Candidate, holdout: Holdout) -> np.ndarray:
         if candidate == FLOOR:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,11 @@ def checked_features(x: Any) -> Any:
         raise InputError(f"x has shape {x.shape}; pass a matrix [N, f] with one row per node.")
     check_float(x)
     return x
+
+
+def _import(module: str) -> None:
+    """Import a module in another process."""
+    import_module(module)
 
 
 class Engine(ABC):
@@ -146,6 +152,13 @@ class Engine(ABC):
             f"a process that fitted a model was killed {ATTEMPTS} times, most likely because "
             f"memory ran out; use fewer jobs (--jobs 1)."
         )
+
+    def start_jobs(self, module: str, *, jobs: int) -> Iterator[Any]:
+        """Start the processes of later tasks, which import a module; the result waits for them."""
+        from joblib import Parallel, delayed
+
+        parallel = Parallel(n_jobs=jobs, batch_size=1, return_as="generator")
+        return iter(parallel(delayed(_import)(module) for _ in range(jobs)))
 
     def hops(
         self,

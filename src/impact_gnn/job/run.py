@@ -318,6 +318,9 @@ class _Stages:
     def diagnose(self) -> Diagnosis:
         """Check the assumptions and measure the shift."""
         self.watcher.say("diagnosing the shift")
+        jobs = self.num_jobs(0.0)
+        if jobs > 1:  # meanwhile, the processes of the search import their libraries
+            started = self.engine.start_jobs(fit_pipeline.__module__, jobs=jobs)
         engine = self.engine.child("diagnosis")
         diagnosis = diagnose(
             self.view,
@@ -326,6 +329,8 @@ class _Stages:
             progress=self.watcher,
         )
         engine.clear()
+        if jobs > 1:
+            list(started)
         return diagnosis
 
     def is_complete(self, tested: BacktestResult) -> bool:
@@ -419,6 +424,16 @@ class _Stages:
             fixed = fixed.covering(probability, label, weight)
         return replace(ensemble, calibration=fixed)
 
+    def num_jobs(self, work: float) -> int:
+        """Return how many fits run at once where a search did this work."""
+        return num_jobs(
+            self.jobs,
+            pipeline=self.pipeline,
+            graph=self.view,
+            engine=self.engine,
+            work=work,
+        )
+
     def fit_members(
         self, units: Sequence[tuple[Candidate, int]], tested: BacktestResult, engine: Engine
     ) -> list[Pipeline]:
@@ -440,18 +455,11 @@ class _Stages:
             self.watcher("fit", next(started), len(tasks), task.name)
             return True
 
-        jobs = num_jobs(
-            self.jobs,
-            pipeline=self.pipeline,
-            graph=self.view,
-            engine=self.engine,
-            work=tested.work,
-        )
         results = self.engine.run_tasks(
             fit_pipeline,
             SharedGraph(self.view, engine, inputs=self.inputs),
             list(tasks.values()),
-            jobs=jobs,
+            jobs=self.num_jobs(tested.work),
             starting=starting,
         )
         fitted = dict(zip(tasks, results, strict=True))
