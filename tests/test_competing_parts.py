@@ -93,7 +93,9 @@ def test_the_reference_is_what_must_be_predicted(graph, model):
     periods = [np.unique(one.time[one.reference]).tolist() for one in contexts]
     assert periods == [[4], [5]]
     assert len(contexts[0].time) == (
-        graph.num_nodes if model == "gcn" else len(Pipeline(model, **OPTIONS).inputs(graph).rows)
+        graph.num_nodes
+        if model == "gcn"
+        else len(Pipeline(model, **OPTIONS).inputs(graph).row_nodes)
     )
 
 

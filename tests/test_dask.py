@@ -108,13 +108,16 @@ def test_a_failing_task_is_done_again(client, place):
             raise RuntimeError("a cosmic ray")
         return 7
 
-    assert list(Dask(client, place).share(fails_once, [(place / "a",), (place / "b",)])) == [7, 7]
+    assert list(Dask(client, place).map_tasks(fails_once, [(place / "a",), (place / "b",)])) == [
+        7,
+        7,
+    ]
 
     def fails(path):
         raise RuntimeError("a broken disk")
 
     with pytest.raises(RuntimeError, match="a broken disk"):
-        list(Dask(client, place).share(fails, [(place / "c",)]))
+        list(Dask(client, place).map_tasks(fails, [(place / "c",)]))
 
 
 def test_a_scheduler_may_be_named_by_its_address(place):
@@ -166,7 +169,7 @@ def test_workers_that_leave_for_good_end_the_work_with_a_sentence(place):
 
         threading.Thread(target=leave).start()
         with pytest.raises(WorkerLost, match="no worker of the cluster has answered for 3 seconds"):
-            list(engine.share(time.sleep, [(30,)] * 3))
+            list(engine.map_tasks(time.sleep, [(30,)] * 3))
 
 
 @pytest.fixture(scope="module")

@@ -240,13 +240,13 @@ def test_children_have_a_place_of_their_own_and_can_be_cleared(place):
     disk = Disk(place / "work")
     child = disk.child("fold 2018/19")
     child.hops([child.operator(graph)], graph.x)
-    assert child.place.is_relative_to(disk.place)
+    assert child.root.is_relative_to(disk.root)
     disk.hops([disk.operator(graph)], graph.x)
     child.clear()
-    assert not list(child.place.iterdir())
-    assert list((disk.place / "hops").iterdir())
+    assert not list(child.root.iterdir())
+    assert list((disk.root / "hops").iterdir())
     disk.clear()
-    assert not list(disk.place.iterdir())
+    assert not list(disk.root.iterdir())
 
 
 def test_foreign_files_are_left_alone(place):

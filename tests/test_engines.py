@@ -347,9 +347,11 @@ def test_few_labelled_nodes_are_enough():
     few = graph.with_labels(label)
     inputs = Inputs(few.masked(4))
     hops, _ = inputs.model_inputs(Method.parse("pmp"), 4)
-    assert hops[-1].shape[0] == len(inputs.rows) < 200
+    assert hops[-1].shape[0] == len(inputs.row_nodes) < 200
     wanted = ig.propagate(few.undirected(), weighting="pmp")
-    np.testing.assert_allclose(np.asarray(hops[-1]), wanted[-1][inputs.rows], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(hops[-1]), wanted[-1][inputs.row_nodes], rtol=1e-5, atol=1e-6
+    )
 
 
 # -- choosing

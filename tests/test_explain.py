@@ -144,7 +144,7 @@ def test_a_linear_model_is_its_coefficients_times_the_distance_from_the_mean(gra
     a, b = "abc".index(explanation.label), "abc".index(explanation.runner_up)
     (member,) = explainer.members
     row = member.task.matrix(member.row_index(at))[0].astype(np.float64)
-    rows = np.flatnonzero(graph.masked(CUT).y[member.inputs.rows] >= 0)
+    rows = np.flatnonzero(graph.masked(CUT).y[member.inputs.row_nodes] >= 0)
     expected = (weight[a] - weight[b]) * (row - member.task.matrix(rows).astype(np.float64).mean(0))
     scale = (explanation.probability - explanation.runner_up_probability) / explanation.voices[
         0

@@ -390,7 +390,7 @@ def test_joint_jjnorm_has_one_number_for_the_hops_of_a_relation():
     joint, single = (
         inputs.model_inputs(Method.parse(text), CUT)[0] for text in ("jjnorm-joint", "jjnorm")
     )
-    nodes = inputs.rows
+    nodes = inputs.row_nodes
     expected = [np.asarray(raw[0].rows(np.arange(len(nodes))))]
     for group in inputs.groups(Method())[1:]:
         side = np.hstack([np.asarray(raw[k].rows(np.arange(len(nodes)))) for k in group])

@@ -92,5 +92,5 @@ def test_refusals():
 @pytest.mark.parametrize("options", [{"norm": "sym"}, {"norm": "sum"}, {"self_loop": True}])
 def test_only_means_exclude_the_own_label(options):
     step = Memory().operator(random_graph(6), **options)
-    with pytest.raises(ig.InputError, match="use one or two means"):
+    with pytest.raises(ig.InputError, match="use one or two mean operators"):
         own_share([step])

@@ -75,7 +75,7 @@ class Dask(FileEngine):
             object.__setattr__(self, "_temporary", temporary)
 
     @property
-    def place(self) -> Path:
+    def root(self) -> Path:
         return Path(self._temporary.name if self.directory is None else self.directory).absolute()
 
     @property
@@ -100,7 +100,7 @@ class Dask(FileEngine):
         """Return features that workers can read: from their own file, otherwise from a copy."""
         key = _files.digest(x)
         with self._working():
-            path = self._path_of(x, self.place / "arrays" / f"{key}.npy")
+            path = self._path_of(x, self.root / "arrays" / f"{key}.npy")
         return SlicedHop.open([str(path)], key)
 
     def start_jobs(self, module: str, *, jobs: int) -> Iterator[Any]:
@@ -131,7 +131,7 @@ class Dask(FileEngine):
             started = ((on_workers, task) for task in itertools.takewhile(starting, tasks))
             yield from self._stream(client, function, started, jobs)
 
-    def share(
+    def map_tasks(
         self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
     ) -> Iterator[Any]:
         with self._connected() as client:
@@ -190,11 +190,11 @@ class Dask(FileEngine):
         answers: dict[str, Any] = {}
         # A worker that has just died answers nothing, and others will run its tasks.
         with contextlib.suppress(OSError):
-            answers = self._answer(client.run, _is_directory, str(self.place), on_error="return")
+            answers = self._answer(client.run, _is_directory, str(self.root), on_error="return")
         without = [worker for worker, answer in answers.items() if answer is False]
         if without:
             raise InputError(
-                f"{self.place} is not visible to {listing(without)}; "
+                f"{self.root} is not visible to {listing(without)}; "
                 f"pass a directory on a file system that all workers share."
             )
 
@@ -225,7 +225,7 @@ class Dask(FileEngine):
 
     def _lost(self, reason: str) -> WorkerLost:
         return WorkerLost(
-            f"{reason}; completed work is stored in {self.place}; "
+            f"{reason}; completed work is stored in {self.root}; "
             f"start what is missing and run the same again to continue."
         )
 

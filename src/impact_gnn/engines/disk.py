@@ -9,7 +9,11 @@ Everything lies in `.npy` files under one directory. Each folder is named by a d
     arrays/, children/   scratch arrays, and child engines
 
 A file gets its name only when it is complete. So a run that was killed goes on where it stopped,
-and other inputs never read the wrong files.
+and other inputs never read the wrong files. Sealed files (`sealed=True`) have a checksum that is
+verified on opening.
+
+The lock file (`_files.LOCK`) has two meanings. Its existence says that the directory is ours, so
+that its content may be replaced and removed. An flock on it says that the directory is in use.
 """
 
 from __future__ import annotations
@@ -45,8 +49,12 @@ OWN_ENTRIES = (*DIGEST_FOLDERS, "arrays", "children", _files.LOCK)
 
 
 class FileEngine(Engine):
-    """Base class of `Disk` and `Dask`, which differ in who runs the tasks."""
+    """Base class of `Disk` and `Dask`, which differ in who runs the tasks.
 
+    Subclasses are dataclasses.
+    """
+
+    directory: str | Path | None
     memory: str | int
     storage: str | None
     progress: bool | Progress
@@ -64,7 +72,7 @@ class FileEngine(Engine):
         if isinstance(cached, StoredCSR) and cached.directory.exists():
             return cached
         with self._working():
-            csr = self._sorted(graph, relation)
+            csr = self._sort_relation(graph, relation)
         graph.cache_csr(relation, csr)
         return csr
 
@@ -88,18 +96,20 @@ class FileEngine(Engine):
             if missing:
                 # Refused now, with a sentence, and not by a full disk in an hour.
                 size = sum(np.prod(job.shape(*file)) for file in missing)
-                _files.require_space(self.place, int(size) * job.dtype.itemsize)
+                _files.require_space(self.root, int(size) * job.dtype.itemsize)
                 # A slice goes through all of its missing hops in one task.
-                numbers = sorted({number for _, number in missing})
-                counter = Counter(watched(self.progress), "propagating", len(numbers))
-                for _ in self.share(run_slice, [(job, number) for number in numbers]):
+                slices = sorted({slice_index for hop, slice_index in missing})
+                counter = Counter(watched(self.progress), "propagating", len(slices))
+                for _ in self.map_tasks(run_slice, [(job, slice_index) for slice_index in slices]):
                     counter.advance()
-            hops: list[Hop] = [job.hop(hop) for hop in range(1, len(job.nodes))]
+            hops: list[Hop] = [job.hop(hop) for hop in range(1, len(job.num_nodes))]
         if rows is None:
             return hops
-        # The last hop is computed for few rows only; the others read hops of all nodes.
-        last = len(operators) - (few_rows is not None)
-        return [*(selected_hop(hop, rows) for hop in hops[:last]), *hops[last:]]
+        # All hops but the last are stored for all nodes and narrowed to `rows` here; so is the
+        # last one, unless it was computed for few rows only.
+        num_full_hops = len(operators) - (few_rows is not None)
+        hops[:num_full_hops] = [selected_hop(hop, rows) for hop in hops[:num_full_hops]]
+        return hops
 
     def graph(
         self, graph: TemporalGraph, *, upto: int | None = None, undirected: bool = False
@@ -111,9 +121,9 @@ class FileEngine(Engine):
 
     def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
         with self._working():
-            _files.require_space(self.place, int(np.prod(shape)) * np.dtype(dtype).itemsize)
-            (self.place / "arrays").mkdir(exist_ok=True)
-            folder = tempfile.mkdtemp(dir=self.place / "arrays")
+            _files.require_space(self.root, int(np.prod(shape)) * np.dtype(dtype).itemsize)
+            (self.root / "arrays").mkdir(exist_ok=True)
+            folder = tempfile.mkdtemp(dir=self.root / "arrays")
             return _files.create_array(Path(folder) / "values.npy", dtype, shape)
 
     def stored(self, array: np.ndarray) -> SlicedHop:
@@ -123,44 +133,46 @@ class FileEngine(Engine):
     def clear(self) -> None:
         """Remove what engines wrote, unless another process works there; links are not followed.
 
-        A directory without our lock, and entries whose names no engine gives, are somebody else's.
+        A directory without our lock file, and entries whose names no engine gives, are somebody
+        else's.
         """
-        if not (self.place / _files.LOCK).is_file():
+        if not (self.root / _files.LOCK).is_file():
             return
         with contextlib.suppress(InputError), self._locked():
             for name in DIGEST_FOLDERS:
-                _remove_entries(self.place / name, DIGEST_NAME)
-            _remove_entries(self.place / "arrays", TEMPORARY_NAME)
-            for child in _plain_entries(self.place / "children"):
+                _remove_entries(self.root / name, DIGEST_NAME)
+            _remove_entries(self.root / "arrays", TEMPORARY_NAME)
+            for child in _plain_entries(self.root / "children"):
                 self.child(child.name).clear()
                 _remove_if_empty(child)
-            _remove_if_empty(self.place / "children")
-            _files.remove(self.place / _files.LOCK)
+            _remove_if_empty(self.root / "children")
+            _files.remove(self.root / _files.LOCK)
 
     def fits(self, size: int) -> bool:
+        # Half of the cap, because scaling loaded hops for training makes a second copy of them.
         return size <= _files.byte_size(self.memory) // 2
 
     def max_jobs(self, size: int) -> int:
         return 1  # the cap is for one process
 
     def child(self, name: str) -> Any:
-        place = self.place / "children" / _files.safe_name(name)
-        return replace(self, directory=place, parent=self)  # type: ignore[type-var]
+        directory = self.root / "children" / _files.safe_name(name)
+        return replace(self, directory=directory, parent=self)  # type: ignore[type-var]
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Lock the directory; refuse a child behind a link, whose files are somebody else's."""
         engine: FileEngine = self
         while engine.parent is not None:
-            _files.require_plain(engine.place.parent, directory=True)
-            _files.require_plain(engine.place, directory=True)
+            _files.require_plain(engine.root.parent, directory=True)
+            _files.require_plain(engine.root, directory=True)
             engine = engine.parent
-        with _files.locked(self.place):
+        with _files.locked(self.root):
             yield
 
     def _check_directory_content(self) -> None:
         """Refuse a directory with files that no engine wrote; without our lock it must be empty."""
-        path = self.place
+        path = self.root
         if path.exists() and not path.is_dir():
             raise InputError(f"{path} is a file; choose a directory.")
         entries = list(path.iterdir()) if path.exists() else []
@@ -179,13 +191,13 @@ class FileEngine(Engine):
         """Put lock files around a child: directories with other content must have one."""
         if self.parent is not None:
             self.parent._mark_parents()
-            self.parent.place.mkdir(parents=True, exist_ok=True)
-            (self.parent.place / _files.LOCK).touch()
+            self.parent.root.mkdir(parents=True, exist_ok=True)
+            (self.parent.root / _files.LOCK).touch()
 
     @contextlib.contextmanager
     def _working(self) -> Iterator[None]:
         """Check and lock the directory, and remove half-written files."""
-        path = self.place
+        path = self.root
         self._check_directory_content()
         self._mark_parents()
         with _files.explain_disk_full(path), self._locked():
@@ -195,15 +207,15 @@ class FileEngine(Engine):
             yield
 
     @abstractmethod
-    def share(
+    def map_tasks(
         self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
     ) -> Iterator[Any]:
         """Call the function for every tuple of arguments and yield the results in order."""
 
     @property
     @abstractmethod
-    def place(self) -> Path:
-        """The directory."""
+    def root(self) -> Path:
+        """Absolute path of the directory."""
 
     @property
     @abstractmethod
@@ -215,18 +227,21 @@ class FileEngine(Engine):
     def min_slices(self) -> int:
         """The least number of slices that keeps all workers busy."""
 
-    def _sorted(
-        self, graph: TemporalGraph, relation: Triple, part: Relation | None = None
+    def _sort_relation(
+        self, graph: TemporalGraph, relation: Triple, *, both_directions: bool = False
     ) -> StoredCSR:
-        """Sort the edges of a relation, or those of `part` in both directions, by target."""
-        both = part is not None
-        part = part or graph.relations[relation]
+        """Sort the edges of a relation by target.
+
+        With `both_directions`, reverse edges are added, and parallel edges merged.
+        """
+        part = graph.relations[relation]
         sizes = [graph.nodes[relation[0]].num_nodes, graph.nodes[relation[2]].num_nodes]
-        goal = self.place / "edges" / _files.digest(part.edge_index, part.weight, *sizes, both)
+        key = _files.digest(part.edge_index, part.weight, *sizes, both_directions)
+        goal = self.root / "edges" / key
         # Written last, so the folder is complete.
         if (goal / "csr.json").exists():
             return StoredCSR.open(goal)
-        with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
+        with _files.atomic_directory(goal, own_files=_everything) as temporary:
             # Workers receive paths, never arrays.
             unsorted = temporary / "unsorted"
             weight = None
@@ -237,9 +252,9 @@ class FileEngine(Engine):
                 weight=weight,
                 num_sources=sizes[0],
                 num_targets=sizes[1],
-                both=both,
+                both_directions=both_directions,
             )
-            sort_edges(edges, temporary, memory=self.task_memory, share=self.share)
+            sort_edges(edges, temporary, memory=self.task_memory, map_tasks=self.map_tasks)
             _files.remove(unsorted)
         return StoredCSR.open(goal)
 
@@ -259,42 +274,45 @@ class FileEngine(Engine):
         # Hops mostly share one operator, which is written once.
         by_id = {id(operator): self._stored_operator(operator) for operator in operators}
         stored = tuple(by_id[id(operator)] for operator in operators)
-        nodes = (x.shape[0], *(operator.csr.num_targets for operator in operators))
+        # At hop 0, which is `x`, and after every operator.
+        num_nodes = (x.shape[0], *(operator.csr.num_targets for operator in operators))
         # An array is identified by its content, a hop by the key of its computation.
         x_key = _files.digest(x) if isinstance(x, np.ndarray) else x.key
-        # All that the numbers depend on; the memory limit is not among it.
+        # All that the values depend on; the memory limit is not among it.
         key = _files.digest(x_key, [operator.folder.name for operator in stored], rows, dtype.str)
-        # Periods take a byte per source, the scales of "sym" eight more.
+        # Per source a period, of one or more bytes, and for "sym" a scale of eight bytes.
         node_bytes = max(
-            operator.csr.num_sources * (9 if operator.norm == "sym" else 1)
+            operator.source_period.nbytes
+            + (8 * operator.csr.num_sources if operator.norm == "sym" else 0)
             for operator in operators
         )
         # A slice of the values that are read must fit; results are streamed to files.
-        columns = slice_borders(
-            x.shape[1], max(nodes[:-1]), dtype, self.task_memory - node_bytes, self.min_slices
+        column_borders = slice_borders(
+            x.shape[1], max(num_nodes[:-1]), dtype, self.task_memory - node_bytes, self.min_slices
         )
-        directory = self.place / "hops" / key
+        directory = self.root / "hops" / key
         job = Job(
             directory=directory,
             key=key,
             operators=stored,
             x=x,
-            nodes=nodes,
+            num_nodes=num_nodes,
             rows=rows,
-            columns=columns,
+            column_borders=column_borders,
             dtype=dtype,
             threads=self.threads,
         )
-        borders = directory / "columns.json"
-        if borders.exists():
+        borders_file = directory / "columns.json"
+        if borders_file.exists():
             # The slices of an earlier run are used again, unless it began with more memory.
-            earlier = replace(job, columns=tuple(_files.read_json(borders, sealed=True)))
-            is_narrow = max(np.diff(earlier.columns)) <= max(np.diff(columns))
+            stored_borders = tuple(_files.read_json(borders_file, sealed=True))
+            earlier = replace(job, column_borders=stored_borders)
+            is_narrow = max(np.diff(stored_borders)) <= max(np.diff(column_borders))
             if is_narrow or not earlier.missing():
                 return earlier
             _files.remove(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        _files.write_json(borders, list(columns), sealed=True)
+        _files.write_json(borders_file, list(column_borders), sealed=True)
         return job
 
     def _stored_operator(self, operator: Operator) -> StoredOperator:
@@ -310,10 +328,10 @@ class FileEngine(Engine):
         options = {name: getattr(operator, name) for name in OPTIONS}
         # All that the operator depends on; equal operators share a folder.
         key = _files.digest(str(csr.directory), *options.values(), *arrays.values())
-        stored = StoredOperator(self.place / "operators" / key, csr.directory, options)
+        stored = StoredOperator(self.root / "operators" / key, csr.directory, options)
         if stored.folder.exists():
             return stored
-        with _files.atomic_directory(stored.folder, own_files=lambda path: None) as temporary:
+        with _files.atomic_directory(stored.folder, own_files=_everything) as temporary:
             if operator.norm == "sym":  # its kernel reads the scales of all nodes
                 arrays["scale"] = operator.row_scale
             for name, values in arrays.items():
@@ -328,9 +346,9 @@ class FileEngine(Engine):
     def _stored_csr(self, csr: CSR) -> StoredCSR:
         """Write a CSR in memory to files."""
         key = _files.digest(csr.indptr, csr.indices, csr.weight, csr.num_sources)
-        goal = self.place / "edges" / key
+        goal = self.root / "edges" / key
         if not (goal / "csr.json").exists():
-            with _files.atomic_directory(goal, own_files=lambda path: None) as temporary:
+            with _files.atomic_directory(goal, own_files=_everything) as temporary:
                 for name, values in csr_arrays(csr).items():
                     _files.save_array(temporary / f"{name}.npy", values, sealed=True)
                 describe_csr(temporary, csr.num_sources, weighted=csr.weight is not None)
@@ -345,7 +363,7 @@ class FileEngine(Engine):
                 # Between two types the reverse is a view of the same edges.
                 relations[triple] = part
                 continue
-            csr = self._sorted(graph, triple, part)
+            csr = self._sort_relation(graph, triple, both_directions=True)
             path = csr.directory / "edge_index.npy"
             if not path.exists():
                 _write_edge_index(csr, path)
@@ -380,18 +398,18 @@ class FileEngine(Engine):
             inputs += [x for x in (part.features, part.time) if isinstance(x, np.ndarray)]
         for relation in graph.relations.values():
             inputs += [relation.edge_index, relation.weight, relation.time]
-        goal = self.place / "graphs" / _files.digest(t, *inputs)
+        goal = self.root / "graphs" / _files.digest(t, *inputs)
         positions = graph.positions_upto(t)
         nodes = {}
         for kind, part in graph.nodes.items():
             path = goal / f"{_files.safe_name(kind)}-x.npy"
             nodes[kind] = _take_nodes(part, positions[kind], path)
-        # The new number of every node by type, −1 for nodes that are left out.
-        numbers = graph.numbers_upto(t, positions)
+        # By type: the new position of every node, −1 for nodes that are left out; None if all stay.
+        new_position = graph.numbers_upto(t, positions)
         relations = {}
-        for number, (triple, relation) in enumerate(graph.relations.items()):
-            ends = [numbers[triple[0]], numbers[triple[2]]]
-            relations[triple] = _filter_edges(relation, t, ends, goal / str(number))
+        for relation_index, (triple, relation) in enumerate(graph.relations.items()):
+            ends = [new_position[triple[0]], new_position[triple[2]]]
+            relations[triple] = _filter_edges(relation, t, ends, goal / str(relation_index))
         return graph.with_parts(nodes, relations, upto=t)
 
 
@@ -425,7 +443,7 @@ class Disk(FileEngine):
     parent: FileEngine | None = field(default=None, repr=False, kw_only=True)
 
     @property
-    def place(self) -> Path:
+    def root(self) -> Path:
         return Path(self.directory).absolute()
 
     @property
@@ -436,11 +454,15 @@ class Disk(FileEngine):
     def min_slices(self) -> int:
         return 1
 
-    def share(
+    def map_tasks(
         self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
     ) -> Iterator[Any]:
         """Run one task after the other: each uses all threads and the whole memory."""
         return itertools.starmap(function, tasks)
+
+
+def _everything(folder: Path) -> None:
+    """As `own_files`: None says that all files of a folder are ours. Its name is a digest."""
 
 
 def _take_nodes(part: Nodes, positions: np.ndarray | None, path: Path) -> Nodes:
@@ -461,9 +483,12 @@ def _take_nodes(part: Nodes, positions: np.ndarray | None, path: Path) -> Nodes:
 
 
 def _filter_edges(
-    relation: Relation, t: int, numbers: list[np.ndarray | None], goal: Path
+    relation: Relation, t: int, new_position: list[np.ndarray | None], goal: Path
 ) -> Relation:
-    """Compute `relation.upto(t, numbers)` block by block into files whose names begin as `goal`."""
+    """Compute `relation.upto(t, new_position)` into files whose names begin as `goal`.
+
+    `new_position` is that of the sources and of the targets. Edges are filtered block by block.
+    """
     arrays = {name: getattr(relation, name) for name in storage.EDGE_ARRAYS}
     arrays = {name: values for name, values in arrays.items() if values is not None}
     files = {name: goal.with_name(f"{goal.name}-{name}.npy") for name in arrays}
@@ -471,7 +496,7 @@ def _filter_edges(
     def filtered() -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """Yield a block of edges, the new ends of the remaining edges, and their positions."""
         for block in _native.blocks(relation.edge_index, 1):
-            yield block, *relation.upto(t, numbers, block)
+            yield block, *relation.upto(t, new_position, block)
             _native.release(*arrays.values())
 
     if not all(file.exists() for file in files.values()):
@@ -485,7 +510,7 @@ def _filter_edges(
                 for block, ends, positions in filtered():
                     end = begin + len(positions)
                     is_ends = name == "edge_index"
-                    # Ends have new numbers; weights and times are copied.
+                    # Ends have new positions; weights and times are copied.
                     remaining[..., begin:end] = ends if is_ends else values[block][positions]
                     _native.release(remaining)
                     begin = end

@@ -53,21 +53,21 @@ class StoredCSR(CSR):
 class EdgeList:
     """Unsorted edges source → target in files, whose paths are sent to workers.
 
-    `both` adds the reverse edges behind the others, and merges parallel ones.
+    `both_directions` adds the reverse edges behind the others, and merges parallel ones.
     """
 
     edge_index: Path
     weight: Path | None
     num_sources: int
     num_targets: int
-    both: bool = False
+    both_directions: bool = False
 
     def pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
         """Yield ends [2, n] and weights of consecutive edges."""
         edge_index = _files.open_array(self.edge_index)
         weights = None if self.weight is None else _files.open_array(self.weight)
-        # With `both`, a second pass over the edges gives their reverses.
-        for is_reverse in (False, True)[: 1 + self.both]:
+        # With `both_directions`, a second pass over the edges gives their reverses.
+        for is_reverse in (False, True)[: 1 + self.both_directions]:
             for begin in range(0, edge_index.shape[1], PIECE):
                 part = slice(begin, begin + PIECE)
                 ends = edge_index[:, part].astype(np.int64)
@@ -162,7 +162,7 @@ def sort_range(edges: EdgeList, part: Range, directory: Path) -> int:
     csr = build_csr(source, target, edges.num_sources, part.last - part.first, weight)
     # Before the merge, which copies the edges once more.
     del target, source, weight
-    if edges.both:
+    if edges.both_directions:
         csr = merged(csr)
     for name, values in csr_arrays(csr).items():
         _files.save_array(directory / f"{part.first}-{name}.npy", values)
@@ -174,12 +174,12 @@ def sort_edges(
     directory: Path,
     *,
     memory: int,
-    share: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterator[Any]],
+    map_tasks: Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], Iterator[Any]],
 ) -> None:
     """Sort edges by target into files of a directory.
 
-    One range takes at most `memory` bytes. `share` calls a function for every tuple of arguments,
-    here or on workers.
+    One range takes at most `memory` bytes. `map_tasks` calls a function for every tuple of
+    arguments, here or on workers.
     """
     ranges = ranges_of(edges, memory)
     dtypes = {"indices": index_type(edges.num_sources)}
@@ -190,7 +190,7 @@ def sort_edges(
     size = sum(part.count for part in ranges)
     _files.require_space(directory, size * edge_size + 16 * edges.num_targets)
     parts = directory / "parts"
-    counts = list(share(sort_range, [(edges, part, parts) for part in ranges]))
+    counts = list(map_tasks(sort_range, [(edges, part, parts) for part in ranges]))
     # Where the edges of each range begin in the joined files.
     begins = np.cumsum([0, *counts])
     for name, dtype in (*dtypes.items(), ("indptr", np.dtype(np.int64))):

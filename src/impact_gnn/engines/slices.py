@@ -62,68 +62,68 @@ class StoredOperator:
 class Job:
     """Hops to compute by slices: hop k is operator k − 1 applied to hop k − 1; hop 0 is `x`.
 
-    `columns` are the borders of the slices, `nodes[k]` is the number of nodes at hop k. Jobs are
-    sent to workers.
+    Slice k has the columns from `column_borders[k]` to before `column_borders[k + 1]`. Hop k has
+    `num_nodes[k]` nodes. Jobs are sent to workers.
     """
 
     directory: Path
     key: str
     operators: tuple[StoredOperator, ...]
     x: Any
-    nodes: tuple[int, ...]
+    num_nodes: tuple[int, ...]
     rows: np.ndarray | None
-    columns: tuple[int, ...]
+    column_borders: tuple[int, ...]
     dtype: np.dtype
     threads: int | None
 
     @property
     def num_slices(self) -> int:
-        return len(self.columns) - 1
+        return len(self.column_borders) - 1
 
-    def file(self, hop: int, number: int) -> Path:
-        return self.directory / f"{hop}-{number:05d}.npy"
+    def file(self, hop: int, slice_index: int) -> Path:
+        return self.directory / f"{hop}-{slice_index:05d}.npy"
 
     def rows_of(self, hop: int) -> np.ndarray | None:
         """Return the rows for which a hop is computed: only the last one is not for all."""
         return self.rows if hop == len(self.operators) else None
 
-    def shape(self, hop: int, number: int) -> tuple[int, int]:
+    def shape(self, hop: int, slice_index: int) -> tuple[int, int]:
         rows = self.rows_of(hop)
-        num_rows = self.nodes[hop] if rows is None else len(rows)
-        return num_rows, self.columns[number + 1] - self.columns[number]
+        num_rows = self.num_nodes[hop] if rows is None else len(rows)
+        low, high = self.column_borders[slice_index : slice_index + 2]
+        return num_rows, high - low
 
     def missing(self) -> list[tuple[int, int]]:
         """List hop and slice of the files that do not exist, slice by slice."""
         return [
-            (hop, number)
-            for number in range(self.num_slices)
-            for hop in range(1, len(self.nodes))
-            if not self.file(hop, number).exists()
+            (hop, slice_index)
+            for slice_index in range(self.num_slices)
+            for hop in range(1, len(self.num_nodes))
+            if not self.file(hop, slice_index).exists()
         ]
 
     def hop(self, hop: int) -> SlicedHop:
-        files = [self.file(hop, number) for number in range(self.num_slices)]
+        files = [self.file(hop, slice_index) for slice_index in range(self.num_slices)]
         slices = tuple(_files.open_array(file, sealed=True) for file in files)
         return SlicedHop(slices, f"{self.key}-{hop}")
 
 
-def run_slice(job: Job, number: int) -> None:
+def run_slice(job: Job, slice_index: int) -> None:
     """Take one slice of columns through all hops, except for hops that exist already."""
     for hop, stored in enumerate(job.operators, start=1):
         # A file has its name only when it is complete, so an existing one is not computed again.
-        goal = job.file(hop, number)
+        goal = job.file(hop, slice_index)
         if goal.exists():
             continue
-        low = job.columns[number]
-        high = job.columns[number + 1]
+        low, high = job.column_borders[slice_index : slice_index + 2]
         x = job.x
         if hop > 1:
-            x = _files.open_array(job.file(hop - 1, number), sealed=True)
+            x = _files.open_array(job.file(hop - 1, slice_index), sealed=True)
             # A stored hop holds the columns of this slice only.
             low, high = 0, high - low
         values = columns_of(x, low, high, job.dtype)
         operator = stored.open()
-        with _files.atomic_array(goal, job.dtype, job.shape(hop, number)) as result:
+        with _files.atomic_array(goal, job.dtype, job.shape(hop, slice_index)) as result:
             _apply(operator, values, job.rows_of(hop), result, job.threads)
         del values, operator  # before the next ones are read
 

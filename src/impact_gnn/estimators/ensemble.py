@@ -147,20 +147,22 @@ class Ensemble:
             nodes=nodes,
             cutoff=cutoff,
         )
-        only = None
+        predicted_nodes = None
         if not inputs:
             part = None
             if nodes is not None:
                 part = self.reach(graph).part_of(graph, requested)
             if part is not None:
-                graph, only = part
+                graph, predicted_nodes = part
                 engine = engine_for(graph, engine)
-                requested = only
+                requested = predicted_nodes
             graph = self.fitted.schema.adapted(graph, period)
             inputs = {}
         mean = np.zeros((len(requested), self.fitted.num_labels))
         for pipeline, weight in zip(self.pipelines, self.weights, strict=True):
-            shared = pipeline.shared_inputs(inputs, graph.masked(period), engine, only=only)
+            shared = pipeline.shared_inputs(
+                inputs, graph.masked(period), engine, predicted_nodes=predicted_nodes
+            )
             mean += weight * pipeline.predict_rows(shared, period, requested)
         return mean
 

@@ -2,7 +2,7 @@
 
 A graph passes through three stages: the *view* is the user's graph with labels masked from the
 cutoff on; `Inputs.graph` is the view with encoded features and edges in the directions of messages;
-a *snapshot* is that graph as it was in a period.
+a *snapshot* is that graph as it was in a period. *Today* is the last period.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ NodeIndex: TypeAlias = np.ndarray
 RowIndex: TypeAlias = np.ndarray
 """Positions among the rows that a model reads."""
 
+Period: TypeAlias = int  # position in `graph.times`
+Time: TypeAlias = int  # value as in `graph.time`; a cutoff is one
+
+OWN_FEATURES = 0  # position of the node's own features among the feature hops
 MOST_HOPS = 100
 MOST_SNAPSHOTS = 64  # with more periods, neighbouring ones share a snapshot
 
@@ -49,18 +53,30 @@ MOST_SNAPSHOTS = 64  # with more periods, neighbouring ones share a snapshot
 class Snapshot:
     """The graph as it was in a period (None for today), and the positions of some nodes in it.
 
-    Where edges have no times of their own, the graph may still have later ones: `hidden_after` is
-    then the period after which the weights of edges are 0.
+    There are two kinds. Where a table of weights can hide later edges, `graph` is the whole graph;
+    otherwise it is a smaller one without later nodes and edges (`Inputs.snapshot` decides).
+
+    Args:
+        graph: The whole or the smaller graph.
+        node_index: Positions in `graph` of *this* snapshot.
+        period: The last visible period.
+        hidden_after: In a whole graph the same as `period`: later nodes have weight 0 in messages.
+            In a smaller graph None: there is nothing to hide.
     """
 
     graph: TemporalGraph
     node_index: NodeIndex
-    period: int | None
-    hidden_after: int | None
+    period: Period | None
+    hidden_after: Period | None
 
     @property
-    def rows(self) -> NodeIndex | None:
-        """The positions of the nodes; None for all nodes."""
+    def is_smaller_graph(self) -> bool:
+        """Whether nodes have other positions than in the whole graph."""
+        return self.hidden_after != self.period
+
+    @property
+    def node_index_or_all(self) -> NodeIndex | None:
+        """The positions of the nodes; None for all nodes, as engines take `rows`."""
         return None if len(self.node_index) == self.graph.num_nodes else self.node_index
 
 
@@ -69,8 +85,8 @@ class Inputs:
     """The hops of a graph by method, computed on request and cached.
 
     Labels enter only through `model_inputs(method, cutoff)`, and only those before that cutoff.
-    Models read the nodes `rows` alone: those with a label, and all from the last labelled period
-    on; or the targets `only`.
+    Row k of all matrices belongs to node `row_nodes[k]`. Rows are the nodes with a label and all
+    nodes from the last labelled period on, or `predicted_nodes` alone.
 
     Args:
         view: The graph, from `masked(cutoff)`.
@@ -83,9 +99,10 @@ class Inputs:
         seed: Of everything random: projections, and the lags at which snapshots are taken.
         embed: "spectral" to give types without features an embedding of the graph as it was before
             a cutoff.
-        embedded: That cutoff, by default the view's own; of a fitted model the one of its fit.
-        only: Positions of the targets that a fitted model predicts, if those are all it reads; in
-            any order, as often as the user asks for them.
+        embedding_cutoff: That cutoff, by default the view's own; of a fitted model the one of its
+            fit.
+        predicted_nodes: Positions of the nodes that a fitted model predicts, if those are all it
+            reads; in any order, as often as the user asks for them.
     """
 
     view: TemporalGraph
@@ -95,10 +112,10 @@ class Inputs:
     squashed: bool = False
     seed: int = 0
     embed: str = "none"
-    embedded: int | None = None
-    only: NodeIndex | None = None
+    embedding_cutoff: Time | None = None
+    predicted_nodes: NodeIndex | None = None
     graph: TemporalGraph = field(init=False)
-    rows: NodeIndex = field(init=False)
+    row_nodes: NodeIndex = field(init=False)
     _cache: dict[tuple[object, ...], list[Hop]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -121,20 +138,21 @@ class Inputs:
         object.__setattr__(self, "graph", graph)
         if graph.x is None and not self.paths():  # nor do others' features reach the nodes
             object.__setattr__(self, "graph", graph.with_features(degrees(view)))
-        if self.only is None:
+        if self.predicted_nodes is None:
             last = view.time[view.label >= 0].max()
-            rows = np.flatnonzero((view.label >= 0) | (view.time >= last))
+            row_nodes = np.flatnonzero((view.label >= 0) | (view.time >= last))
         else:
-            rows = np.unique(self.only)  # sorted: as many rows as nodes are all nodes in order
-        what = f"probabilities of {len(rows):,} nodes and {view.num_labels:,} classes"
-        checks.fits(what, 8 * len(rows) * view.num_labels, "merge rare classes")
-        object.__setattr__(self, "rows", rows)
+            # Sorted: as many rows as nodes are all nodes in order.
+            row_nodes = np.unique(self.predicted_nodes)
+        what = f"probabilities of {len(row_nodes):,} nodes and {view.num_labels:,} classes"
+        checks.fits(what, 8 * len(row_nodes) * view.num_labels, "merge rare classes")
+        object.__setattr__(self, "row_nodes", row_nodes)
 
     def _with_embeddings(self, graph: TemporalGraph) -> TemporalGraph:
         """Give the types without features an embedding."""
         if all(part.x is not None for part in graph.nodes.values()):
             return graph
-        cutoff = self.view.cutoff if self.embedded is None else self.embedded
+        cutoff = self.view.cutoff if self.embedding_cutoff is None else self.embedding_cutoff
         assert cutoff is not None
         nodes = dict(graph.nodes)
         for kind, x in spectral(graph, cutoff).items():
@@ -148,12 +166,12 @@ class Inputs:
         return graph.with_parts(nodes, dict(graph.relations))
 
     def model_inputs(
-        self, method: Method, cutoff: int, soft: np.ndarray | None = None
+        self, method: Method, cutoff: Time, soft: np.ndarray | None = None
     ) -> tuple[list[Hop], list[Hop]]:
-        """Return feature hops and label hops of `rows`, with labels known before `cutoff`.
+        """Return feature hops and label hops of `row_nodes`, with labels known before `cutoff`.
 
-        With `soft`, label hops are computed from these probabilities of the rows [n, Y] instead of
-        the labels.
+        `cutoff` may be earlier than the view's own: validation hides more labels. With `soft`,
+        label hops are computed from these probabilities of the rows [n, Y] instead of the labels.
         """
         if "snapshot" in method and self.embed != "none":
             raise InputError(
@@ -163,15 +181,15 @@ class Inputs:
         own = self._own_columns(method, cutoff)
         if "features" in method:
             return own, []
-        view = self.graph.masked(cutoff)
-        hops = self._aligned_hops(method, cutoff, view)
+        masked_graph = self.graph.masked(cutoff)
+        hops = self._aligned_hops(method, cutoff, masked_graph)
         label_hops: list[Hop] = []
         # Soft labels differ from stage to stage, so their hops are not cached.
         if "labels" in method and soft is not None:
-            label_hops = self._label_hops(view, method, soft)
+            label_hops = self._label_hops(masked_graph, method, soft)
         elif "labels" in method:
             key = ("labels", *_hop_parts(method), cutoff)
-            label_hops = self._cached(key, lambda: self._label_hops(view, method))
+            label_hops = self._cached(key, lambda: self._label_hops(masked_graph, method))
         if not own and not hops and not label_hops:
             raise InputError(
                 "the graph has no features and the method uses no labels; "
@@ -179,7 +197,7 @@ class Inputs:
             )
         return [*own, *hops], label_hops
 
-    def _own_columns(self, method: Method, cutoff: int) -> list[Hop]:
+    def _own_columns(self, method: Method, cutoff: Time) -> list[Hop]:
         """Return what the model reads of a node alone: features, and columns that parts add."""
         columns: list[Hop] = []
         if self.graph.x is not None:
@@ -193,7 +211,8 @@ class Inputs:
                 # Parts may read labels, so columns are cached by cutoff.
                 key = (part.name, cutoff)
                 if key not in self._cache:
-                    values = part.inputs(self.view.encoded().masked(cutoff), self.rows)
+                    # From the view: the user's edges, without reverses.
+                    values = part.inputs(self.view.encoded().masked(cutoff), self.row_nodes)
                     self._cache[key] = [as_hop(values)]
                 columns += self._cache[key]
         return columns
@@ -203,62 +222,63 @@ class Inputs:
 
         def read(index: RowIndex) -> np.ndarray:
             # From rows of the model to nodes of the graph.
-            values = np.asarray(x[self.rows[index]], np.float32)
+            values = np.asarray(x[self.row_nodes[index]], np.float32)
             _native.release(x)
             return values
 
-        return ComputedHop((len(self.rows), x.shape[1]), np.dtype(np.float32), read)
+        return ComputedHop((len(self.row_nodes), x.shape[1]), np.dtype(np.float32), read)
 
-    def _aligned_hops(self, method: Method, cutoff: int, view: TemporalGraph) -> list[Hop]:
+    def _aligned_hops(self, method: Method, cutoff: Time, masked_graph: TemporalGraph) -> list[Hop]:
         """Return the feature hops of the rows after all alignments."""
         nodes = self._nodes(method)
         hops = self._feature_hops(method, cutoff)
         for part in method.parts:
-            # Targets alone are predicted: an alignment that moves only labelled nodes does nothing.
-            is_needed = self.only is None or not part.labelled_only
+            # Nodes to predict have no labels: an alignment of labelled nodes does nothing to them.
+            is_needed = self.predicted_nodes is None or not part.labelled_only
             if part.align is not None and is_needed:
                 context = HopContext(
-                    graph=view,
+                    graph=masked_graph,
                     nodes=nodes,
                     weighting=method.edge_weighting,
                     engine=self.engine,
                     relation_sizes=self._relation_sizes(len(hops)),
                 )
                 hops = part.align(hops, context)
-        if len(nodes) != len(self.rows):
+        if len(nodes) != len(self.row_nodes):
             # All nodes were needed for the statistics only.
-            hops = [selected_hop(hop, self.rows) for hop in hops]
+            hops = [selected_hop(hop, self.row_nodes) for hop in hops]
         return hops
 
     def groups(self, method: Method) -> list[list[int]]:
         """Return the positions of feature hops that belong together, those of one relation.
 
-        On a homogeneous graph all belong together. Squashed messages that went there and back are
-        joined by the node's own features, of which they are means.
+        On a homogeneous graph all belong together. Squashed messages of a round trip are joined by
+        the node's own features, of which they are means.
         """
         num_added = sum(part.inputs is not None for part in method.parts)
         # Every matrix of the node's own columns is a group of its own.
-        own = [[k] for k in range((self.graph.x is not None) + num_added)]
+        groups = [[k] for k in range((self.graph.x is not None) + num_added)]
         if "features" in method:
-            return own
+            return groups
         count = len(self._feature_hops(method.without("lags"), None))  # as many hops as with lags
+        end = len(groups)
         if not self.graph.is_hetero:
-            return [list(range(len(own) + count))]
+            return [list(range(end + count))]
         sizes = self._relation_sizes(count)
-        returns = [False] * len(sizes)
+        round_trips = [False] * len(sizes)
         if self.squashed and self.graph.x is not None:
             # Two steps lead there and back.
-            returns = [len(path) == 2 for path in collected(self.graph)]
-        groups = own
-        end = len(own)
-        for size, goes_back in zip(sizes, returns, strict=True):
-            # Position 0 are the node's own features.
-            groups.append([0] * goes_back + list(range(end, end + size)))
+            round_trips = [len(path) == 2 for path in collected(self.graph)]
+        for size, is_round_trip in zip(sizes, round_trips, strict=True):
+            group = list(range(end, end + size))
+            if is_round_trip:
+                group.insert(0, OWN_FEATURES)
+            groups.append(group)
             end += size
         return groups
 
     def _relation_sizes(self, count: int) -> list[int]:
-        """Return how many of `count` hops, one after the other, are of the same relation."""
+        """Return the number of hops per last relation, in hop order; they sum to `count`."""
         if not self.graph.is_hetero:
             return [count]
         if self.squashed:
@@ -270,14 +290,17 @@ class Inputs:
     # -- paths
 
     @property
-    def length(self) -> int:
-        """Most relations of a path."""
+    def max_path_length(self) -> int:
+        """Largest number of relations in a path."""
         return max(self.hops, 2) if self.graph.is_hetero else self.hops
 
     def paths(self, start: str | None = None) -> list[Metapath]:
-        """Return paths from types with features, or `start`, to the target, by last relation."""
+        """Return paths from types with features, or `start`, to the target type.
+
+        They are sorted by their last relation.
+        """
         position = {triple: k for k, triple in enumerate(self.graph.relations)}
-        paths = metapaths(self.graph, self.length, start=start)
+        paths = metapaths(self.graph, self.max_path_length, start=start)
         return sorted(paths, key=lambda path: position[path[-1]])
 
     def is_simple(self, method: Method) -> bool:
@@ -285,17 +308,17 @@ class Inputs:
         return not self.graph.is_hetero and "ends" not in method
 
     def _nodes(self, method: Method) -> NodeIndex:
-        """Return the nodes whose hops are computed: `rows`, or all nodes.
+        """Return the nodes whose hops are computed: `row_nodes`, or all nodes.
 
-        All are needed for the statistics of an alignment, and cost little more than `rows` where
-        few are left out.
+        All are needed for the statistics of an alignment, and cost little more than `row_nodes`
+        where few are left out.
         """
         needs_all = any(part.align is not None and part.all_nodes for part in method.parts)
-        if needs_all or len(self.rows) >= FEW_ROWS * self.graph.num_nodes:
+        if needs_all or len(self.row_nodes) >= FEW_ROWS * self.graph.num_nodes:
             return np.arange(self.graph.num_nodes)
-        return self.rows
+        return self.row_nodes
 
-    def _feature_hops(self, method: Method, cutoff: int | None) -> list[Hop]:
+    def _feature_hops(self, method: Method, cutoff: Time | None) -> list[Hop]:
         """Return the feature hops of `_nodes(method)` before alignments."""
         for part in method.parts:
             if part.check_graph is not None:
@@ -304,7 +327,8 @@ class Inputs:
             return []
         nodes = self._nodes(method)
         # Hops depend on the cutoff only through the lags.
-        key = ("hops", *_hop_parts(method), cutoff if "lags" in method else None, len(nodes))
+        lag_cutoff = cutoff if "lags" in method else None
+        key = ("hops", *_hop_parts(method), lag_cutoff, nodes is self.row_nodes)
         compute = self._repeated_hops if self.is_simple(method) else self._metapath_hops
         if self.squashed and self.graph.is_hetero:
             compute = self._squashed_hops
@@ -319,16 +343,16 @@ class Inputs:
         x = snapshot.graph.x
         assert x is not None  # paths begin at types with features
         operators = self._operators(method, snapshot, self.hops)
-        return self.engine.hops(operators, x, rows=snapshot.rows, dtype=np.float32)
+        return self.engine.hops(operators, x, rows=snapshot.node_index_or_all, dtype=np.float32)
 
     def _metapath_hops(self, method: Method, snapshot: Snapshot) -> list[Hop]:
         hops = metapath_hops(
             snapshot.graph,
-            length=self.length,
+            length=self.max_path_length,
             weighting=method.edge_weighting,
             metapath_weighting=_ends_or_edges(method),
             engine=self.engine,
-            rows=snapshot.rows,
+            rows=snapshot.node_index_or_all,
             dtype=np.float32,
         )
         return [hops[path_name(path)] for path in self.paths()]
@@ -352,42 +376,45 @@ class Inputs:
         ]
 
     def _label_hops(
-        self, view: TemporalGraph, method: Method, soft: np.ndarray | None = None
+        self, masked_graph: TemporalGraph, method: Method, soft: np.ndarray | None = None
     ) -> list[Hop]:
-        """Return label hops; on snapshots they read labels from before the node's own time.
+        """Return label hops.
 
-        With lags, labels were known up to as long before as the cutoff lies before today.
+        On snapshots, a node reads labels of periods before that of its snapshot. This is the
+        period in which it is observed or, where a run of periods shares a snapshot (`_runs`), the
+        last of the run: labels from earlier periods of the run are then included. With lags, labels
+        end `lag` periods earlier, as many as there are from the cutoff to today.
         """
-        assert view.cutoff is not None
-        length = min(self.length, 2)
-        label = view.label
+        cutoff = masked_graph.cutoff
+        assert cutoff is not None
+        length = min(self.max_path_length, 2)
+        label = masked_graph.label
         if soft is not None:
             # From rows [n, Y] to nodes [N, Y]; nodes without a row have no probabilities.
-            label = np.zeros((view.num_nodes, view.num_labels), np.float32)
-            label[self.rows] = soft
+            label = np.zeros((masked_graph.num_nodes, masked_graph.num_labels), np.float32)
+            label[self.row_nodes] = soft
         lag = 0
         if "lags" in method:
-            # Periods between the cutoff and the last one, as positions in `times`.
-            lag = len(view.times) - 1 - int(np.searchsorted(view.times, view.cutoff))
+            # Periods from the cutoff to today: 0 where today is the first period to predict.
+            lag = len(masked_graph.times) - 1 - int(np.searchsorted(masked_graph.times, cutoff))
 
-        def known_label(snapshot: Snapshot) -> np.ndarray:
-            """Return labels [n], or probabilities [n, Y], that were known then."""
+        def visible_label(snapshot: Snapshot) -> np.ndarray:
+            """Return labels [n], or probabilities [n, Y]; −1, or zeros, where not known then."""
             if snapshot.period is None:
                 return label
-            # Periods of nodes and of the snapshot are positions in `times`.
-            is_early = view.period.astype(np.int64) < snapshot.period - lag
-            # Transposed, so that the mask [N] serves codes [N] and probabilities [N, Y].
-            known = np.where(is_early, label.T, -1 if label.ndim == 1 else 0).T
+            period = masked_graph.period.astype(np.int64)
+            visible = np.array(label)
+            visible[period >= snapshot.period - lag] = -1 if label.ndim == 1 else 0
+            if not snapshot.is_smaller_graph:
+                return visible
             # A smaller graph has the nodes up to its period, in their order.
-            if snapshot.graph.num_nodes == view.num_nodes:
-                return known
-            return known[view.period <= snapshot.period]
+            return visible[period <= snapshot.period]
 
         def repeated(snapshot: Snapshot) -> list[Hop]:
             return repeated_label_hops(
                 self._operators(method, snapshot, length),
-                known_label(snapshot),
-                view.num_labels,
+                visible_label(snapshot),
+                masked_graph.num_labels,
                 self.engine,
                 rows=snapshot.node_index,
             )
@@ -399,12 +426,12 @@ class Inputs:
                 weighting=method.edge_weighting,
                 metapath_weighting=_ends_or_edges(method),
                 engine=self.engine,
-                label=known_label(snapshot),
+                label=visible_label(snapshot),
             )
             return [selected_hop(hop, snapshot.node_index) for hop in hops.values()]
 
         compute = repeated if self.is_simple(method) else along_metapaths
-        return self._over_time(view, method, view.cutoff, self.rows, compute)
+        return self._over_time(masked_graph, method, cutoff, self.row_nodes, compute)
 
     def _operators(self, method: Method, snapshot: Snapshot, hops: int) -> list[Operator]:
         return self.engine.operators(
@@ -418,7 +445,7 @@ class Inputs:
     # -- snapshots
 
     def snapshot(
-        self, graph: TemporalGraph, method: Method, period: int | None, nodes: NodeIndex
+        self, graph: TemporalGraph, method: Method, period: Period | None, nodes: NodeIndex
     ) -> Snapshot:
         """Return the graph as it was in a period (None for today), with the positions of nodes."""
         # Edges without times come with their nodes, so a table of weights can hide them.
@@ -437,7 +464,7 @@ class Inputs:
         self,
         graph: TemporalGraph,
         method: Method,
-        cutoff: int | None,
+        cutoff: Time | None,
         nodes: NodeIndex,
         compute: Callable[[Snapshot], list[Hop]],
     ) -> list[Hop]:
@@ -449,21 +476,21 @@ class Inputs:
         observed = self._observed_in(method, cutoff)[nodes]
         for first, last in _runs(self.graph.counts, MOST_SNAPSHOTS):
             # Positions in `nodes`, not in the graph.
-            rows = np.flatnonzero((observed >= first) & (observed <= last))
-            if not len(rows):
+            in_run = np.flatnonzero((observed >= first) & (observed <= last))
+            if not len(in_run):
                 continue
             # A run of periods shares the snapshot of its last one.
-            hops = compute(self.snapshot(graph, method, last, nodes[rows]))
+            hops = compute(self.snapshot(graph, method, last, nodes[in_run]))
             if not results:
                 shapes = [(len(nodes), hop.shape[1]) for hop in hops]
                 results = [self.engine.empty(shape, np.float32) for shape in shapes]
             for result, hop in zip(results, hops, strict=True):
                 # The hop has one row per node of this snapshot, in the same order.
-                result[rows] = hop.rows(np.arange(len(rows)))
+                result[in_run] = hop.rows(np.arange(len(in_run)))
                 _native.release(result)
         return [self.engine.stored(result) for result in results]
 
-    def snapshot_period(self, method: Method, cutoff: int, node: int) -> int | None:
+    def snapshot_period(self, method: Method, cutoff: Time, node: int) -> Period | None:
         """Return the period of the snapshot that a node reads; None for today's graph."""
         if "snapshot" not in method:
             return None
@@ -471,21 +498,21 @@ class Inputs:
         runs = _runs(self.graph.counts, MOST_SNAPSHOTS)
         return next(last for first, last in runs if first <= observed <= last)
 
-    def _observed_in(self, method: Method, cutoff: int | None) -> np.ndarray:
+    def _observed_in(self, method: Method, cutoff: Time | None) -> np.ndarray:
         """Return the period in which each node is observed: its own, or, with lags, a later one.
 
-        Targets are observed today. The lag of a labelled node is that of a random target. With a
-        single period of targets there is no lag.
+        Nodes to predict, from the cutoff on, are observed today. The lag of an earlier node is
+        that of a random node to predict. If these are of a single period there is no lag.
         """
         period = self.graph.period.astype(np.int64)
         if "lags" not in method or cutoff is None:
             return period
         today = len(self.graph.times) - 1
-        is_target = self.graph.time >= cutoff
+        is_predicted = self.graph.time >= cutoff
         generator = np.random.default_rng(self.seed)
-        # A lag in periods for every node, drawn from those of the targets.
-        lag = generator.choice(today - period[is_target], len(period))
-        return np.where(is_target, today, np.minimum(period + lag, today))
+        # A lag in periods for every node, drawn from those of the nodes to predict.
+        lag = generator.choice(today - period[is_predicted], len(period))
+        return np.where(is_predicted, today, np.minimum(period + lag, today))
 
     def _cached(self, key: tuple[object, ...], compute: Callable[[], list[Hop]]) -> list[Hop]:
         if key not in self._cache:
@@ -502,7 +529,7 @@ def _hop_parts(method: Method) -> tuple[object, ...]:
     return method.weighting, "snapshot" in method, "lags" in method, "ends" in method
 
 
-def _runs(counts: np.ndarray, most: int) -> list[tuple[int, int]]:
+def _runs(counts: np.ndarray, most: int) -> list[tuple[Period, Period]]:
     """Group periods into at most `most` runs (first, last) of about equally many nodes.
 
     The last periods stay single.

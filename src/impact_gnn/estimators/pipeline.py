@@ -455,7 +455,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             # Positions in the neighbourhood from here on.
             neighbours, node_index = part
             view = schema.adapted(neighbours, period)
-            inputs = self.inputs(view, engine_for(neighbours, engine), only=node_index)
+            inputs = self.inputs(view, engine_for(neighbours, engine), predicted_nodes=node_index)
         elif inputs is None:
             inputs = self.inputs(schema.adapted(graph, period), engine)
         return self.predict_rows(inputs, period, node_index, smooth=smooth)
@@ -757,7 +757,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         graph: TemporalGraph,
         engine: Engine | None = None,
         *,
-        only: NodeIndex | None = None,
+        predicted_nodes: NodeIndex | None = None,
     ) -> Inputs:
         """Return the inputs of a graph; pipelines that differ in method only may share them."""
         return Inputs(
@@ -768,8 +768,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             squashed=self._is_squashed,
             seed=self.seed,
             embed=self.embed,
-            embedded=None if self.fitted is None else self.fitted.cutoff,
-            only=only,
+            embedding_cutoff=None if self.fitted is None else self.fitted.cutoff,
+            predicted_nodes=predicted_nodes,
         )
 
     def shared_inputs(
@@ -778,11 +778,11 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         graph: TemporalGraph,
         engine: Engine | None = None,
         *,
-        only: NodeIndex | None = None,
+        predicted_nodes: NodeIndex | None = None,
     ) -> Inputs:
         """Return the inputs of a graph from a cache of several pipelines, or add them to it."""
         if self._is_squashed not in cache:
-            cache[self._is_squashed] = self.inputs(graph, engine, only=only)
+            cache[self._is_squashed] = self.inputs(graph, engine, predicted_nodes=predicted_nodes)
         return cache[self._is_squashed]
 
     @property
@@ -801,7 +801,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def nodes_of(self, inputs: Inputs) -> NodeIndex:
         """Return the node of every row of the task."""
-        return np.arange(inputs.graph.num_nodes) if self._reads_graph else inputs.rows
+        return np.arange(inputs.graph.num_nodes) if self._reads_graph else inputs.row_nodes
 
     def untrained(
         self,

@@ -432,7 +432,7 @@ class _Member:
             return self.known_label
         # From rows of the task [rows, Y] to nodes [N, Y]; other nodes have no probabilities.
         probabilities = np.zeros((len(self.known_label), self.soft_labels.shape[1]), np.float32)
-        probabilities[self.inputs.rows] = self.soft_labels
+        probabilities[self.inputs.row_nodes] = self.soft_labels
         return probabilities
 
     @property
@@ -465,7 +465,7 @@ class _Member:
     def mean_row(self) -> np.ndarray:
         """The mean of the labelled rows [columns]; hops were scaled to a mean of 0."""
         # Rows whose label is known; only label hops have a mean other than 0.
-        row_index = np.flatnonzero(self.known_label[self.inputs.rows] >= 0)
+        row_index = np.flatnonzero(self.known_label[self.inputs.row_nodes] >= 0)
         label_means = [
             np.asarray(hop[row_index]).mean(0, dtype=np.float64) for hop in self.task.label_hops
         ]

@@ -62,7 +62,7 @@ def input_blocks(inputs: Inputs, method: Method, num_feature_hops: int) -> list[
         blocks += [Block(name_of(path), path[0][0], path) for path in inputs.paths()]
     if "labels" in method:
         # Label hops have at most two steps.
-        for path in metapaths(graph, min(inputs.length, 2), start=target):
+        for path in metapaths(graph, min(inputs.max_path_length, 2), start=target):
             blocks.append(Block(f"labels, {name_of(path)}", target, path, labels=True))
     return blocks
 
@@ -125,8 +125,7 @@ class ReceptiveField:
             label = np.where(graph.period[:, None] < until, label, 0)
         snapshot = inputs.snapshot(graph, method, period, np.array([node_index]))
         visible: dict[str, np.ndarray | None] = dict.fromkeys(graph.nodes)
-        # The snapshot is a smaller graph, in which nodes have other positions.
-        if snapshot.hidden_after != period:
+        if snapshot.is_smaller_graph:
             visible.update(graph.positions_upto(int(graph.times[period])))
         return cls(
             node_index=node_index,

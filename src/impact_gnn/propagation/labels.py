@@ -1,13 +1,15 @@
 """Label hops: the known labels of neighbours as features, a node's own label excluded exactly.
 
-With Y the one-hot matrix of known labels (zero rows where unknown) the hops are M Y and M² Y. The
-share of a node's own label is subtracted: M_vv Y_v at one hop, (M²)_vv Y_v at two - the return path
+Of N nodes and Y classes, L is the one-hot matrix of known labels [N, Y], with zero rows where
+unknown, and M the weighted mean over neighbours (`Operator`). The hops are M L and M² L. The share
+of a node's own label is subtracted: M_vv L_v at one hop, (M²)_vv L_v at two - the return path
 v → u → v, which exists wherever an edge has its reverse. Otherwise a model learns to copy the label
 and fails where there is none.
 
-Hops are computed in double precision. So the remainder of a node that receives only its own label
-is 1e-16 and not 1e-7, which the division by the labelled share would turn into a full label. The
-own label is subtracted when rows are read.
+A remainder below `ROUNDING` of the own label is set to zero; double precision, the default for
+label hops, keeps rounding errors far below that. Any other remainder of a node that receives only
+its own label would become a full label when the row is divided by its sum. The own label is
+subtracted when rows are read.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from impact_gnn.propagation.hops import own_relation
 from impact_gnn.weighting import Weighting
 
 ROUNDING = 1e-9  # a remainder up to this share of the subtracted label counts as zero
-RANGE_EDGES = 1 << 24  # edges of the rows whose return paths one pass over all edges sums
+# Rows v are processed in blocks with about this many incoming edges. Each block costs one pass over
+# all edges of the first operator.
+RANGE_EDGES = 1 << 24
 
 
 def label_hops(
@@ -78,19 +82,28 @@ def repeated_label_hops(
     *,
     rows: np.ndarray | None = None,
 ) -> list[Hop]:
-    """Apply operators to labels without the own label after each, for the nodes `rows` or all.
+    """Return M L, M² L, ..., each with its own diagonal part removed afterwards.
 
-    `label` holds codes [N], or probabilities [N, num_labels] with rows of zeros where unknown.
+    Corrected hops are not propagated.
+
+    Args:
+        operators: M for each hop.
+        label: Codes [N], −1 where unknown, or probabilities [N, Y] with zero rows where unknown.
+        num_labels: Y.
+        engine: Where to compute.
+        rows: The nodes to return, by default all.
     """
     hops = engine.hops(operators, label_columns(label, num_labels), rows=rows)
     # All nodes, or positions of the requested ones.
     index: Any = slice(None) if rows is None else rows
-    known = label[index]
+    own_label = label[index]
     # Without known labels all shares are 0.
-    shares = [np.zeros(len(known))] * len(operators)
-    if known.ndim == 2 or (known >= 0).any():  # else there is nothing to subtract
+    shares = [np.zeros(len(own_label))] * len(operators)
+    if own_label.ndim == 2 or (own_label >= 0).any():  # else there is nothing to subtract
         shares = [own_share(operators[:k])[index] for k in range(1, len(operators) + 1)]
-    return [exclude_own_label(hop, known, share) for hop, share in zip(hops, shares, strict=True)]
+    return [
+        exclude_own_label(hop, own_label, share) for hop, share in zip(hops, shares, strict=True)
+    ]
 
 
 def label_columns(label: np.ndarray, num_labels: int) -> ComputedColumns:
@@ -150,7 +163,7 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
     if len(path) > 2 or not is_mean or first.csr.num_sources != last.csr.num_targets:
         raise InputError(
             f"a path of {len(path)} steps cannot exclude the node's own label exactly; "
-            f"use one or two means, and back."
+            f"use one or two mean operators that start and end at the same type."
         )
     share = np.empty(last.csr.num_targets)
     for low, high in row_blocks(last.csr, RANGE_EDGES):
@@ -172,17 +185,17 @@ def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.nd
     first operator is looked up among them; no row of u is stored.
     """
     sums = np.zeros(high - low)
-    # The last operator's edges, then its table and periods.
-    indptr, indices, weight, *last_weights = _arrays(last)
+    # Edges, then (table, source periods, target periods).
+    indptr, indices, weight, *last_periods = _arrays(last)
     last_edges = _sorted_rows(low, high, indptr, indices, weight)
     first_arrays = _arrays(first)
     scale = plain_view(first.row_scale)
     # Every thread has its own v, so no two add to the same sum.
     parts = np.linspace(0, high - low, _native.available() + 1).astype(np.int64)
-    for begin, end in row_blocks(first.csr):
+    for u_range in row_blocks(first.csr):
         tasks = [
-            (rows, low, (begin, end), first_arrays, last_edges, tuple(last_weights), scale, sums)
-            for rows in itertools.pairwise(parts)
+            (v_range, low, u_range, first_arrays, last_edges, tuple(last_periods), scale, sums)
+            for v_range in itertools.pairwise(parts)
         ]
         _native.run(_add_return_paths, tasks, None)
         _native.release(first.edges.indices, first.edges.weight)
@@ -235,21 +248,21 @@ def _sorted_rows(low, high, indptr, indices, weight):  # type: ignore[no-untyped
 
 @njit(nogil=True, cache=True)
 def _add_return_paths(  # type: ignore[no-untyped-def]
-    rows, low, targets, first_arrays, last_edges, last_weights, scale, sums
+    v_range, low, u_range, first_arrays, last_edges, last_periods, scale, sums
 ):
-    """Add the paths v → u → v over u in the range `targets`, for v − low in the range `rows`.
+    """Add the paths v → u → v over u in `u_range`, for v − low in `v_range`.
 
     Threads share a block of u: each reads all edges and selects those of its own v, so that sums
     are in one order.
     """
     indptr, indices, weight, first_table, first_source, first_target = first_arrays
     borders, sources, weights = last_edges
-    last_table, last_source, last_target = last_weights
-    for u in range(targets[0], targets[1]):
+    last_table, last_source, last_target = last_periods
+    for u in range(u_range[0], u_range[1]):
         for e in range(indptr[u], indptr[u + 1]):
             v = np.int64(indices[e])
             row = v - low
-            if row < rows[0] or row >= rows[1]:
+            if row < v_range[0] or row >= v_range[1]:
                 continue
             # All edges u → v of the last operator; a pair of nodes may have several.
             a = borders[row]
