@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import impact_gnn as ig
-from impact_gnn.engines import Memory
+from impact_gnn.engines import Disk, Memory
 from impact_gnn.propagation.labels import label_hops, own_share
+from impact_gnn.propagation.metapaths import metapath_label_hops
 from impact_gnn.weighting import FirstHop
 
 CUTOFF = 3
@@ -53,6 +54,29 @@ def test_equals_leaving_the_own_label_out(seed, weighted, method):
     for hop, hop_values in enumerate(label_hops(view, weighting=method, hops=2), start=1):
         expected = naive(view, method=method, hops=hop)
         np.testing.assert_allclose(hop_values, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("storage", ["float16", "float32"])
+def test_coarse_storage_does_not_return_the_own_label(tmp_path, storage):
+    """A third of a label, rounded, is not what is subtracted; the rest would become a label."""
+    edges = [[1, 2, 3], [0, 0, 0]]
+    graph = ig.TemporalGraph(y=[-1, 1, -1, -1, 0, 0], time=[0, 0, 0, 2, 0, 1], edge_index=edges)
+    engine = Disk(tmp_path / "hops", storage=storage)
+    for hop in label_hops(graph.undirected().masked(2), hops=2, engine=engine):
+        assert hop[1].tolist() == [0, 0]
+    # The same between types: three papers of one author, one of which has a label.
+    graph = ig.TemporalGraph.hetero(
+        nodes={"paper": {"y": [1, -1, -1, 0], "time": [0, 0, 2, 1]}, "author": {"num_nodes": 1}},
+        edges={("author", "writes", "paper"): [[0, 0, 0], [0, 1, 2]]},
+        target="paper",
+    )
+    for ends in ("edges", "ends"):
+        hops = metapath_label_hops(
+            graph.undirected().masked(2),
+            metapath_weighting=ends,
+            engine=Disk(tmp_path / ends, storage=storage),
+        )
+        assert [np.asarray(hop)[0].tolist() for hop in hops.values()] == [[0, 0]]
 
 
 def test_flipping_the_own_label_changes_nothing_for_oneself():

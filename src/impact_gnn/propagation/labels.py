@@ -6,8 +6,8 @@ of a node's own label is subtracted: M_vv L_v at one hop, (M²)_vv L_v at two - 
 v → u → v, which exists wherever an edge has its reverse. Otherwise a model learns to copy the label
 and fails where there is none.
 
-A remainder below `ROUNDING` of the own label is set to zero; double precision, the default for
-label hops, keeps rounding errors far below that. Any other remainder of a node that receives only
+A remainder below `ROUNDING` of the own label is set to zero; label hops are
+stored in double precision, which keeps rounding errors far below that. Any other remainder of a node that receives only
 its own label would become a full label when the row is divided by its sum. The own label is
 subtracted when rows are read.
 """
@@ -93,7 +93,8 @@ def repeated_label_hops(
         engine: Where to compute.
         rows: The nodes to return, by default all.
     """
-    hops = engine.hops(operators, label_columns(label, num_labels), rows=rows)
+    # Coarser storage would leave more of the own label than `ROUNDING`.
+    hops = engine.hops(operators, label_columns(label, num_labels), rows=rows, dtype=np.float64)
     # All nodes, or positions of the requested ones.
     index: Any = slice(None) if rows is None else rows
     own_label = label[index]

@@ -249,7 +249,7 @@ def metapath_label_hops(
         hops, weights = along_ends(walk, table, known)
     else:
         walk = Walk(view, paths, weighting, engine)
-        hops = dict(walk.hops(known))
+        hops = dict(walk.hops(known, dtype=np.float64))
     remaining = []
     for path in paths:
         # The share of the own label that came back along the path [N].
@@ -361,7 +361,8 @@ def along_ends(
         factor = left[graph.period, r].astype(dtype)
         # Files of a summand are removed before the next one is computed.
         scratch = engine.child(f"ends-{r}")
-        for path, hop in walk.hops(weighted(x, right[r][source_period], dtype), engine=scratch):
+        summand = weighted(x, right[r][source_period], dtype)
+        for path, hop in walk.hops(summand, engine=scratch, dtype=dtype):
             for rows in position_blocks(graph.num_nodes):
                 sums[path][rows[0] : rows[-1] + 1] += factor[rows, None] * hop.rows(rows)
                 _native.release(sums[path])
