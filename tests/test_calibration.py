@@ -53,7 +53,8 @@ def test_sets_cover_what_they_promise():
         )
         probability, truth = drawn(rng, 1000)
         calibrated = fitted.apply(probability, np.ones(4) / 4)
-        sets = fitted.covering(calibrated).sets(calibrated)
+        label = calibrated.argmax(1)
+        sets = fitted.covering(calibrated, label, np.ones(1000)).sets(calibrated)
         covered.append(sets[np.arange(1000), truth].mean())
     assert np.mean(covered) == pytest.approx(0.9, abs=0.01)
     assert Calibration(threshold=0.99).sets(np.array([[0.5, 0.5]])).sum() == 1

@@ -136,7 +136,8 @@ def test_known_labels_help_and_hidden_ones_never_matter():
         for method in ("features", "features+smooth")
     )
     assert smooth.score(graph) > plain.score(graph) + 0.1
-    assert np.array_equal(smooth.predict_proba(graph, smooth=False), plain.predict_proba(graph))
+    unsmoothed = smooth.without_smoothing().predict_proba(graph)
+    assert np.array_equal(unsmoothed, plain.predict_proba(graph))
     hidden = ig.audit.scrambled(graph, 5)
     again = Pipeline("linear", "features+smooth", cutoff=5, epochs=20).fit(hidden)
     assert np.array_equal(again.predict_proba(hidden), smooth.predict_proba(graph))

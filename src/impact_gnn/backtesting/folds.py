@@ -184,10 +184,10 @@ def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) 
     rows = _inside(then, window)
     past = then.masked(window.first)
     return Fold(
-        window,
-        past.with_visible_classes(),
-        rows,
-        np.array(then.label[rows]),
-        sample_of(unlabelled_in(then, window)),
-        past.visible_classes(),
+        window=window,
+        graph=past.with_visible_classes(),
+        rows=rows,
+        truth=np.array(then.label[rows]),
+        unlabelled=sample_of(unlabelled_in(then, window)),
+        classes=past.visible_classes(),
     )

@@ -250,7 +250,7 @@ class EnsembleSelection:
         return log_loss(true_class, self.graph.num_labels)
 
     def is_below_floor(self, ensemble: EnsembleSpec) -> bool:
-        """Whether forecast class proportions alone have a clearly lower loss, and no lower score."""
+        """Whether forecast class proportions have a clearly lower loss, and no lower score."""
         ours = calibrate_each_by_others(self.predictions_of(ensemble), self.metric)
         floor = []
         for fold in self.predictions_of(EnsembleSpec.single(FLOOR)):
@@ -477,6 +477,7 @@ def calibrate_each_by_others(folds: Sequence[OutOfFold], metric: str) -> list[Ca
         calibration = fit_calibration(others, metric=metric, drift=fold.drift)
         calibration = calibration.fixed_for(fold.probability, fold.prior)
         probabilities = calibration.apply(fold.probability, fold.prior)
-        calibration = calibration.covering(probabilities)
+        label = calibration.labels(probabilities, fold.prior)
+        calibration = calibration.covering(probabilities, label, np.ones(len(label)))
         calibrated.append(CalibratedFold(probabilities, calibration))
     return calibrated

@@ -76,10 +76,7 @@ class Calibration:
         return replace(self, bias=tuple(bias.tolist()), drift=(), strength=0.0)
 
     def covering(
-        self,
-        probability: np.ndarray,
-        label: np.ndarray | None = None,
-        weight: np.ndarray | None = None,
+        self, probability: np.ndarray, label: np.ndarray, weight: np.ndarray
     ) -> Calibration:
         """Return the calibration with the threshold whose sets cover these calibrated rows.
 
@@ -88,17 +85,15 @@ class Calibration:
 
         Args:
             probability: [n, Y].
-            label: The predicted label of every row, which is always in its set; by default the
-                most probable one.
+            label: The predicted label of every row, which is always in its set.
             weight: Of the rows.
 
         Examples:
             >>> sure, unsure = [0.95, 0.05], [0.6, 0.4]
-            >>> Calibration(coverage=0.8).covering(np.array([sure, unsure])).threshold
+            >>> label, weight = np.array([0, 0]), np.ones(2)
+            >>> Calibration(coverage=0.8).covering(np.array([sure, unsure]), label, weight).threshold
             0.4
         """
-        label = probability.argmax(1) if label is None else label
-        weight = np.ones(len(probability)) if weight is None else weight
         step = 1 + len(probability) // SET_ROWS
         probability, label, weight = probability[::step], label[::step], weight[::step]
         # every pair of a row and a class: those of predicted labels first, then by probability

@@ -426,13 +426,11 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         cutoff: int | str | None = None,
         inputs: Inputs | None = None,
         engine: Engine | None = None,
-        smooth: bool = True,
     ) -> np.ndarray:
         """Return probabilities [n, num_labels] of the target nodes, in the order of `targets`.
 
         The graph may have grown since the fit: weights follow its new last time, and with a later
         `cutoff` the labels that have become known since are used by label hops and alignments.
-        `smooth=False` leaves out the smoothing of a method with "smooth".
 
         With `nodes`, ids of targets, rows are theirs in this order. They are computed from the
         neighbourhood of these nodes alone, or, with a warning, from the whole graph if a part of
@@ -458,19 +456,17 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             inputs = self.inputs(view, engine_for(neighbours, engine), predicted_nodes=node_index)
         elif inputs is None:
             inputs = self.inputs(schema.adapted(graph, period), engine)
-        return self.predict_rows(inputs, period, node_index, smooth=smooth)
+        return self.predict_rows(inputs, period, node_index)
 
     @one_thread
-    def predict_rows(
-        self, inputs: Inputs, cutoff: int, nodes: NodeIndex, *, smooth: bool = True
-    ) -> np.ndarray:
+    def predict_rows(self, inputs: Inputs, cutoff: int, nodes: NodeIndex) -> np.ndarray:
         """Return probabilities of some targets, by their positions in the graph of the inputs."""
-        smoothed, unsmoothed = self.predict_variants(inputs, cutoff, nodes, smooth=smooth)
+        smoothed, unsmoothed = self.predict_variants(inputs, cutoff, nodes)
         return unsmoothed if smoothed is None else smoothed
 
     @one_thread
     def predict_variants(
-        self, inputs: Inputs, cutoff: int, nodes: NodeIndex, *, smooth: bool = True
+        self, inputs: Inputs, cutoff: int, nodes: NodeIndex
     ) -> tuple[np.ndarray | None, np.ndarray]:
         """Return probabilities of some targets with smoothing, or None, and without it.
 
@@ -484,7 +480,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         # From positions in the graph to rows of the task.
         rows = self._rows_of(predicted, inputs)
         smoothed = None
-        if smooth and fitted.smoothing is not None:
+        if fitted.smoothing is not None:
             choices = [fitted.smoothing]
             base = self._smoothing_base(stage, inputs, cutoff, choices)
             # `base` is by node, [N, num_labels].

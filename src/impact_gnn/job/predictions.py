@@ -67,12 +67,7 @@ def write_predictions(
         **_label_columns(probability, order, class_names),
     }
     in_sets = model.calibration.sets(probability, label)
-    # Names may contain the mark that separates them.
-    set_names = np.array([in_set(str(name)) for name in class_names.tolist()])
-    columns["set"] = [
-        "|".join(set_names[ranked[inside[ranked]]])
-        for ranked, inside in zip(order, in_sets, strict=True)
-    ]
+    columns["set"] = _set_column(in_sets, order, class_names)
     write_table(columns, path)
 
     view = None
@@ -81,9 +76,8 @@ def write_predictions(
     elif nodes is None:
         time = model.fitted.cutoff if cutoff is None else graph.when(cutoff)
         view = model.fitted.schema.adapted(graph, time)
-    comparable_confidence = float(
-        np.average(confidence, weights=labelled_weights(checks, confidence))
-    )
+    weights = labelled_weights(checks, confidence)
+    comparable_confidence = float(np.average(confidence, weights=weights))
     unsure, unusual = _nodes_to_review(view, columns, targets, label)
     counts = np.bincount(label, minlength=probability.shape[1]).tolist()
     return PredictionSummary(
@@ -115,6 +109,16 @@ def _label_columns(
         # Nothing is certain; and a column that begins with 0 and 1 would be read as whole numbers.
         columns[f"{prefix}probability"] = rounded.clip(1e-6, 1 - 1e-6)
     return columns
+
+
+def _set_column(in_sets: np.ndarray, order: np.ndarray, class_names: np.ndarray) -> list[str]:
+    """The classes of every set [n, Y] in the order of their probabilities."""
+    # Names may contain the mark that separates them.
+    names = np.array([in_set(str(name)) for name in class_names.tolist()])
+    return [
+        "|".join(names[ranked[inside[ranked]]])
+        for ranked, inside in zip(order, in_sets, strict=True)
+    ]
 
 
 def in_set(name: str) -> str:

@@ -6,9 +6,9 @@ of a node's own label is subtracted: M_vv L_v at one hop, (M²)_vv L_v at two - 
 v → u → v, which exists wherever an edge has its reverse. Otherwise a model learns to copy the label
 and fails where there is none.
 
-A remainder below `ROUNDING` of the own label is set to zero; label hops are
-stored in double precision, which keeps rounding errors far below that. Any other remainder of a node that receives only
-its own label would become a full label when the row is divided by its sum. The own label is
+A remainder below `ROUNDING` of the own label is set to zero; label hops are stored in double
+precision, which keeps rounding errors far below that. Any other remainder of a node that receives
+only its own label would become a full label when the row is divided by its sum. The own label is
 subtracted when rows are read.
 """
 
