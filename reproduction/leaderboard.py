@@ -287,13 +287,21 @@ class Leaderboard(Table):
         return float(np.mean([record.score for record in records])) if records else math.nan
 
     def gap(self, graph: str, ours: str, theirs: str) -> Estimate | None:
-        """Ours minus theirs, paired by node, and by seed where there are several."""
+        """Ours minus theirs, paired by node, and by seed where ours has several.
+
+        A method with fewer seeds has its first result in place of those missing.
+        """
         places = [self.by_place.get((graph, "accuracy", method)) for method in (ours, theirs)]
         if places[0] is None or places[1] is None:
             return None
-        if len(places[0]) > 1:
-            return difference(places[0], places[1])
-        return paired(hit_rate(places[0]), hit_rate(places[1]))
+        if len(places[0]) == 1:
+            return paired(hit_rate(places[0]), hit_rate(places[1]))
+        by_seed = {record.seed: record for record in places[1]}
+        matched = [
+            replace(by_seed.get(record.seed, places[1][0]), seed=record.seed)
+            for record in places[0]
+        ]
+        return difference(places[0], matched)
 
     def markdown(self) -> str:
         graphs, methods = self.names(0), self.names(2)
