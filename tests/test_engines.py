@@ -228,7 +228,7 @@ def test_label_hops_are_the_same(engine, weighted):
 
 # -- every method, the whole way
 
-PARTS = ["", "labels", "snapshot", "snapshot+labels", "snapshot+lags+labels"]
+PARTS = ["", "labels", "snapshot", "snapshot+labels"]
 EVERY_METHOD = [
     "+".join(filter(None, parts))
     for parts in itertools.product(WEIGHTINGS, ["", *ALIGNMENTS], PARTS)
@@ -241,7 +241,7 @@ EVERY_METHOD = [
     "gsmp+center",
     "gsmp+snapshot+labels",
     "stamp+labels",
-    "stamp+jjnorm+snapshot+lags+labels",
+    "stamp+jjnorm+snapshot+labels",
 ]
 
 

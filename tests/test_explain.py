@@ -26,7 +26,7 @@ HOMOGENEOUS = [
     "pmp+center+labels+degrees",
     "mmp+standardize+labels",
     "genpmp+jjnorm+snapshot+labels",
-    "pmp+snapshot+lags+labels",
+    "pmp+snapshot+labels",
     "pmp+ends+labels",
     "pny",
     "features",

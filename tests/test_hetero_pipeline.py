@@ -325,7 +325,6 @@ def test_pny_is_refused_where_its_covariances_would_not_fit():
         ("snapshot+ends", "has 'ends', which needs a weighting"),
         ("pmp+ends+pny", "combines 'pny' with 'ends': pny uses weights by edge"),
         ("pmp+features+ends", "combines 'features' with 'ends'"),
-        ("lags", "has 'lags' without 'snapshot'; write 'snapshot[+]lags'"),
         ("drop", "has 'drop' without 'curriculum'; write 'curriculum[+]drop'"),
     ],
 )

@@ -154,7 +154,7 @@ PARTS = {
         "pmp+jjnorm+recency",
         "genpmp+standardize+smooth",
         "pny+degrees+history",
-        "pmp-definition+snapshot+lags+labels",
+        "pmp-definition+snapshot+labels",
         "features+curriculum",
         "gsmp+labels+kmm",
         "stamp+shift+smooth",

@@ -139,7 +139,7 @@ def test_every_model(model, place):
 
 @pytest.mark.parametrize("place", GRAPHS)
 @pytest.mark.parametrize(
-    "method", ["genpmp+labels", "gsmp+snapshot+lags+labels", "center", "labels+smooth", "degrees"]
+    "method", ["genpmp+labels", "gsmp+snapshot+labels", "center", "labels+smooth", "degrees"]
 )
 def test_on_files(place, method, tmp_path):
     graph = GRAPHS[place]

@@ -24,7 +24,6 @@ METHODS = [
     "labels",
     "snapshot",
     "snapshot+labels",
-    "snapshot+lags+labels",
     "recency",
     "window",
     "jjnorm-joint",
@@ -99,7 +98,6 @@ def test_methods_are_read_in_any_order(text, same):
         ("pmp+pmp", "contains 'pmp' twice"),
         ("center+standardize", "combines 'center' with 'standardize': 'standardize' includes"),
         ("features+labels", "combines 'features' with 'labels': it corrects or adds messages"),
-        ("pmp+lags", "'lags' without 'snapshot'"),
         ("", "unknown part ''"),
     ],
 )
@@ -241,32 +239,6 @@ def test_snapshots_do_not_see_edges_that_came_later(undirected):
         for hop in hops[1:]:
             wanted = matrix @ wanted
             np.testing.assert_allclose(np.asarray(hop)[rows], wanted[rows], rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("times", [False, True])
-@pytest.mark.parametrize("hetero_graph", [False, True])
-def test_with_lags_the_past_is_observed_as_late_as_the_targets(graph, hetero_graph, times):
-    """Targets of two periods are observed 0 or 1 period after their own: so is the past."""
-    g = hetero() if hetero_graph else graph
-    g = dated(g) if times else g
-    inputs = Inputs(g.masked(4), hops=2)
-    hops, labels = inputs.model_inputs(Method.parse("snapshot+lags+labels"), 4)
-    observed = inputs._observed_in(Method.parse("snapshot+lags"), 4)
-    assert (observed[g.time >= 4] == 5).all()
-    assert set(observed[g.time < 4] - g.period[g.time < 4]) == {0, 1}
-    for last in g.times:
-        then = g.upto(int(last))
-        known = np.where(then.time < last - 1, then.y, -1)
-        if not (known >= 0).any():
-            continue
-        today = Inputs(then.with_labels(known).masked(int(last)), hops=2)
-        wanted, wanted_labels = today.model_inputs(Method.parse("labels"), int(last))
-        rows, among = (
-            np.flatnonzero(observed == last),
-            np.flatnonzero(observed[g.time <= last] == last),
-        )
-        for whole, part in zip([*hops, *labels], [*wanted, *wanted_labels], strict=True):
-            np.testing.assert_allclose(whole[rows], part[among], rtol=1e-4, atol=1e-5)
 
 
 def test_without_a_refit_inputs_keep_the_scale_the_model_was_trained_with(graph):

@@ -91,7 +91,8 @@ class Calibration:
         Examples:
             >>> sure, unsure = [0.95, 0.05], [0.6, 0.4]
             >>> label, weight = np.array([0, 0]), np.ones(2)
-            >>> Calibration(coverage=0.8).covering(np.array([sure, unsure]), label, weight).threshold
+            >>> rows = np.array([sure, unsure])
+            >>> Calibration(coverage=0.8).covering(rows, label, weight).threshold
             0.4
         """
         step = 1 + len(probability) // SET_ROWS

@@ -118,25 +118,11 @@ class Ensemble:
         cutoff: int | str | None = None,
         inputs: dict[bool, Inputs] | None = None,
         engine: Engine | None = None,
+        calibrated: bool = True,
     ) -> np.ndarray:
-        """Return calibrated probabilities [n, num_labels] of the target nodes, as `targets`.
+        """Return probabilities [n, num_labels] of the target nodes, in the order of `targets`.
 
-        Arguments are those of `mean_proba`.
-        """
-        mean = self.mean_proba(graph, nodes=nodes, cutoff=cutoff, inputs=inputs, engine=engine)
-        return self.calibration.apply(mean, self.prior)
-
-    def mean_proba(
-        self,
-        graph: GraphLike,
-        *,
-        nodes: Any = None,
-        cutoff: int | str | None = None,
-        inputs: dict[bool, Inputs] | None = None,
-        engine: Engine | None = None,
-    ) -> np.ndarray:
-        """Return the weighted mean of the members' probabilities, before calibration.
-
+        They are calibrated, or the weighted means of the members' probabilities.
         `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
         `nodes` are as in `Pipeline.predict_proba`.
         """
@@ -164,7 +150,7 @@ class Ensemble:
                 inputs, graph.masked(period), engine, predicted_nodes=predicted_nodes
             )
             mean += weight * pipeline.predict_rows(shared, period, requested)
-        return mean
+        return self.calibration.apply(mean, self.prior) if calibrated else mean
 
     def reach(self, graph: TemporalGraph) -> Reach:
         """Return how far in a graph the prediction of a node reads."""

@@ -96,7 +96,7 @@ class Inputs:
         engine: Where to propagate.
         squashed: Between several node types, squash metapaths by random projections (RpHGNN)
             instead of storing each; `hops` is then the number of iterations.
-        seed: Of everything random: projections, and the lags at which snapshots are taken.
+        seed: Of the projections.
         embed: "spectral" to give types without features an embedding of the graph as it was before
             a cutoff.
         embedding_cutoff: That cutoff, by default the view's own; of a fitted model the one of its
@@ -182,7 +182,7 @@ class Inputs:
         if "features" in method:
             return own, []
         masked_graph = self.graph.masked(cutoff)
-        hops = self._aligned_hops(method, cutoff, masked_graph)
+        hops = self._aligned_hops(method, masked_graph)
         label_hops: list[Hop] = []
         # Soft labels differ from stage to stage, so their hops are not cached.
         if "labels" in method and soft is not None:
@@ -228,10 +228,10 @@ class Inputs:
 
         return ComputedHop((len(self.row_nodes), x.shape[1]), np.dtype(np.float32), read)
 
-    def _aligned_hops(self, method: Method, cutoff: Time, masked_graph: TemporalGraph) -> list[Hop]:
+    def _aligned_hops(self, method: Method, masked_graph: TemporalGraph) -> list[Hop]:
         """Return the feature hops of the rows after all alignments."""
         nodes = self._nodes(method)
-        hops = self._feature_hops(method, cutoff)
+        hops = self._feature_hops(method)
         for part in method.parts:
             # Nodes to predict have no labels: an alignment of labelled nodes does nothing to them.
             is_needed = self.predicted_nodes is None or not part.labelled_only
@@ -260,7 +260,7 @@ class Inputs:
         groups = [[k] for k in range((self.graph.x is not None) + num_added)]
         if "features" in method:
             return groups
-        count = len(self._feature_hops(method.without("lags"), None))  # as many hops as with lags
+        count = len(self._feature_hops(method))
         end = len(groups)
         if not self.graph.is_hetero:
             return [list(range(end + count))]
@@ -318,7 +318,7 @@ class Inputs:
             return np.arange(self.graph.num_nodes)
         return self.row_nodes
 
-    def _feature_hops(self, method: Method, cutoff: Time | None) -> list[Hop]:
+    def _feature_hops(self, method: Method) -> list[Hop]:
         """Return the feature hops of `_nodes(method)` before alignments."""
         for part in method.parts:
             if part.check_graph is not None:
@@ -326,16 +326,14 @@ class Inputs:
         if not self.paths():
             return []
         nodes = self._nodes(method)
-        # Hops depend on the cutoff only through the lags.
-        lag_cutoff = cutoff if "lags" in method else None
-        key = ("hops", *_hop_parts(method), lag_cutoff, nodes is self.row_nodes)
+        key = ("hops", *_hop_parts(method), nodes is self.row_nodes)
         compute = self._repeated_hops if self.is_simple(method) else self._metapath_hops
         if self.squashed and self.graph.is_hetero:
             compute = self._squashed_hops
         return self._cached(
             key,
             lambda: self._over_time(
-                self.graph, method, cutoff, nodes, lambda snapshot: compute(method, snapshot)
+                self.graph, method, nodes, lambda snapshot: compute(method, snapshot)
             ),
         )
 
@@ -380,23 +378,16 @@ class Inputs:
     ) -> list[Hop]:
         """Return label hops.
 
-        On snapshots, a node reads labels of periods before that of its snapshot. This is the
-        period in which it is observed or, where a run of periods shares a snapshot (`_runs`), the
-        last of the run: labels from earlier periods of the run are then included. With lags, labels
-        end `lag` periods earlier, as many as there are from the cutoff to today.
+        On snapshots, a node reads labels of periods before that of its snapshot. This is its own
+        period or, where a run of periods shares a snapshot (`_runs`), the last of the run: labels
+        from earlier periods of the run are then included.
         """
-        cutoff = masked_graph.cutoff
-        assert cutoff is not None
         length = min(self.max_path_length, 2)
         label = masked_graph.label
         if soft is not None:
             # From rows [n, Y] to nodes [N, Y]; nodes without a row have no probabilities.
             label = np.zeros((masked_graph.num_nodes, masked_graph.num_labels), np.float32)
             label[self.row_nodes] = soft
-        lag = 0
-        if "lags" in method:
-            # Periods from the cutoff to today: 0 where today is the first period to predict.
-            lag = len(masked_graph.times) - 1 - int(np.searchsorted(masked_graph.times, cutoff))
 
         def visible_label(snapshot: Snapshot) -> np.ndarray:
             """Return labels [n], or probabilities [n, Y]; −1, or zeros, where not known then."""
@@ -404,7 +395,7 @@ class Inputs:
                 return label
             period = masked_graph.period.astype(np.int64)
             visible = np.array(label)
-            visible[period >= snapshot.period - lag] = -1 if label.ndim == 1 else 0
+            visible[period >= snapshot.period] = -1 if label.ndim == 1 else 0
             if not snapshot.is_smaller_graph:
                 return visible
             # A smaller graph has the nodes up to its period, in their order.
@@ -431,7 +422,7 @@ class Inputs:
             return [selected_hop(hop, snapshot.node_index) for hop in hops.values()]
 
         compute = repeated if self.is_simple(method) else along_metapaths
-        return self._over_time(masked_graph, method, cutoff, self.row_nodes, compute)
+        return self._over_time(masked_graph, method, self.row_nodes, compute)
 
     def _operators(self, method: Method, snapshot: Snapshot, hops: int) -> list[Operator]:
         return self.engine.operators(
@@ -464,7 +455,6 @@ class Inputs:
         self,
         graph: TemporalGraph,
         method: Method,
-        cutoff: Time | None,
         nodes: NodeIndex,
         compute: Callable[[Snapshot], list[Hop]],
     ) -> list[Hop]:
@@ -472,11 +462,10 @@ class Inputs:
         if "snapshot" not in method:
             return compute(self.snapshot(graph, method, None, nodes))
         results: list[np.ndarray] = []
-        # By position in `nodes`.
-        observed = self._observed_in(method, cutoff)[nodes]
+        period = self.graph.period[nodes]
         for first, last in _runs(self.graph.counts, MOST_SNAPSHOTS):
             # Positions in `nodes`, not in the graph.
-            in_run = np.flatnonzero((observed >= first) & (observed <= last))
+            in_run = np.flatnonzero((period >= first) & (period <= last))
             if not len(in_run):
                 continue
             # A run of periods shares the snapshot of its last one.
@@ -490,29 +479,12 @@ class Inputs:
                 _native.release(result)
         return [self.engine.stored(result) for result in results]
 
-    def snapshot_period(self, method: Method, cutoff: Time, node: int) -> Period | None:
+    def snapshot_period(self, method: Method, node: int) -> Period | None:
         """Return the period of the snapshot that a node reads; None for today's graph."""
         if "snapshot" not in method:
             return None
-        observed = self._observed_in(method, cutoff)[node]
         runs = _runs(self.graph.counts, MOST_SNAPSHOTS)
-        return next(last for first, last in runs if first <= observed <= last)
-
-    def _observed_in(self, method: Method, cutoff: Time | None) -> np.ndarray:
-        """Return the period in which each node is observed: its own, or, with lags, a later one.
-
-        Nodes to predict, from the cutoff on, are observed today. The lag of an earlier node is
-        that of a random node to predict. If these are of a single period there is no lag.
-        """
-        period = self.graph.period.astype(np.int64)
-        if "lags" not in method or cutoff is None:
-            return period
-        today = len(self.graph.times) - 1
-        is_predicted = self.graph.time >= cutoff
-        generator = np.random.default_rng(self.seed)
-        # A lag in periods for every node, drawn from those of the nodes to predict.
-        lag = generator.choice(today - period[is_predicted], len(period))
-        return np.where(is_predicted, today, np.minimum(period + lag, today))
+        return next(last for first, last in runs if first <= self.graph.period[node] <= last)
 
     def _cached(self, key: tuple[object, ...], compute: Callable[[], list[Hop]]) -> list[Hop]:
         if key not in self._cache:
@@ -526,7 +498,7 @@ def _ends_or_edges(method: Method) -> str:
 
 def _hop_parts(method: Method) -> tuple[object, ...]:
     """Return the parts that hops depend on, as a key."""
-    return method.weighting, "snapshot" in method, "lags" in method, "ends" in method
+    return method.weighting, "snapshot" in method, "ends" in method
 
 
 def _runs(counts: np.ndarray, most: int) -> list[tuple[Period, Period]]:

@@ -480,9 +480,7 @@ class _Member:
         key = (node_index, plain)
         if key not in self._fields:
             method = self.method.without(self.method.weighting, "ends") if plain else self.method
-            self._fields[key] = ReceptiveField.of(
-                self.inputs, method, self.cutoff, node_index, self.input_label
-            )
+            self._fields[key] = ReceptiveField.of(self.inputs, method, node_index, self.input_label)
         return self._fields[key]
 
     def plain_weight(self, node_index: int, block: Block, source: int) -> float | None:

@@ -110,19 +110,18 @@ class ReceptiveField:
 
     @classmethod
     def of(
-        cls, inputs: Inputs, method: Method, cutoff: int, node_index: int, label: np.ndarray
+        cls, inputs: Inputs, method: Method, node_index: int, label: np.ndarray
     ) -> ReceptiveField:
-        """Build the field of a target node, when these labels are known before `cutoff`.
+        """Build the field of a target node, when these labels are known.
 
         On snapshots, all labels are visible to the node, but probabilities in their place only if
         they are about earlier periods.
         """
         graph = inputs.graph
-        period = inputs.snapshot_period(method, cutoff, node_index)
+        period = inputs.snapshot_period(method, node_index)
         if label.ndim == 2 and period is not None:
             # The periods about which the stage before has predictions that this node may read.
-            until = np.searchsorted(graph.times, cutoff) if "lags" in method else period
-            label = np.where(graph.period[:, None] < until, label, 0)
+            label = np.where(graph.period[:, None] < period, label, 0)
         snapshot = inputs.snapshot(graph, method, period, np.array([node_index]))
         visible: dict[str, np.ndarray | None] = dict.fromkeys(graph.nodes)
         if snapshot.is_smaller_graph:

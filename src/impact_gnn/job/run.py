@@ -414,7 +414,9 @@ class _Stages:
 
         That is the shift of class proportions, and the threshold of the prediction sets.
         """
-        mean = ensemble.mean_proba(self.view, inputs=self.inputs, engine=engine)
+        mean = ensemble.predict_proba(
+            self.view, inputs=self.inputs, engine=engine, calibrated=False
+        )
         fixed = ensemble.calibration.fixed_for(mean, ensemble.prior)
         probability = fixed.apply(mean, ensemble.prior)
         self.probability = probability

@@ -172,15 +172,6 @@ BUILTIN = [
         search_rank=5,
     ),
     Part(
-        "lags",
-        Kind.INPUT,
-        "snapshots are taken as long after a node's own time as targets are observed after theirs",
-        needs=EDGES,
-        requires=("snapshot",),
-        models=READS_HOPS,
-        search_rank=6,
-    ),
-    Part(
         "ends",
         Kind.INPUT,
         "weights depend on the times of the two ends of a path through nodes without a time",
