@@ -1,7 +1,7 @@
-"""Ours beside what one would have used instead, on every graph of a folder.
+"""Ours compared with competing methods, on every graph of a folder.
 
-A method is given the graph without the labels from the cutoff on, in a process of its own, so that
-its peak memory is its own. Only when it has answered are those labels looked at. A cell (graph,
+A method receives the graph without the labels from the cutoff on, in a process of its own, so that
+its peak memory is its own. Those labels are read only after it has predicted. A cell (graph,
 method, seed) is a task of the runner: a rerun continues, a kill loses one cell.
 """
 
@@ -413,7 +413,7 @@ class Leaderboard(Table):
 
 
 class AgainstPlain(Leaderboard):
-    """The same records, every method beside `plain`: a row for each, a column for every graph."""
+    """The same records, every method compared with `plain`: a row each, a column for every graph."""
 
     def markdown(self) -> str:
         graphs, methods = self.names(0), self.names(2)

@@ -2,8 +2,7 @@
 
 import os
 
-# Some virtual machines announce AMX and end a process that uses it; torch looks for it when it is
-# imported.
+# Some virtual machines announce AMX and end a process that uses it; torch looks for it at import.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import pytest
@@ -37,7 +36,7 @@ def xp(request):
 
 @pytest.fixture
 def without_page(monkeypatch):
-    """Reports hold a placeholder: drawing takes two seconds, and these tests read other files."""
+    """A placeholder page: drawing takes two seconds, and these tests read other files."""
     monkeypatch.setattr("impact_gnn.report.page.render", lambda *_, **__: "page " * 1000)
 
 
@@ -45,7 +44,7 @@ def without_page(monkeypatch):
 def finished_run(tmp_path_factory):
     """A small run from beginning to end: its directory and its summary.
 
-    Labels have names that are not harmless.
+    Names of labels contain markup, quotes and mathematics.
     """
     import impact_gnn as ig
 

@@ -27,7 +27,7 @@ def impact(*arguments):
 
 
 def here(*arguments):
-    """The command in this process, which is quicker."""
+    """The command in this process, which is faster."""
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
@@ -223,7 +223,7 @@ def test_predict_some_nodes(saved, finished, tmp_path):
         (None, "nodes.csv"),
     ],
 )
-def test_predict_nodes_that_are_none(saved, finished, tmp_path, text, sentence):
+def test_predict_refuses_unknown_nodes(saved, finished, tmp_path, text, sentence):
     if text is not None:
         (tmp_path / "nodes.csv").write_text(text)
     place = ["--nodes", tmp_path / "nodes.csv", "--out", tmp_path / "p.csv"]
@@ -236,7 +236,7 @@ def test_predict_nodes_that_are_none(saved, finished, tmp_path, text, sentence):
 def test_an_interrupted_run_retains_finished_work(saved, tmp_path):
     out = tmp_path / "out"
     long = ["--effort", "thorough", "--folds", "3", "--seeds", "200", "--budget", "1h"]
-    # a job in the background is deaf
+    # a background job ignores SIGINT
     setup = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     begin = f"{setup}; from impact_gnn.cli import app; app()"
     command = [sys.executable, "-c", begin, "run", str(saved), "--out", str(out), *long]

@@ -478,7 +478,7 @@ def test_every_layer_receives_dropped_and_repeated_edges(name):
 # --- check_delivery: models
 
 
-def test_warning_names_the_layer_and_the_cure():
+def test_warning_names_the_layer_and_the_remedy():
     model = pyg.GraphSAGE(F, 8, num_layers=2)
     with pytest.warns(DeliveryWarning) as caught:
         findings = check_delivery(model, PMP()(graph()))
@@ -593,7 +593,7 @@ def test_model_is_left_as_it_was_when_call_fails():
     assert not any(layer._forward_hooks for layer in model.modules())
 
 
-def test_running_finds_a_wrapper_that_keeps_the_weights_back():
+def test_running_finds_a_wrapper_that_drops_the_weights():
     model, data = pyg.DirGNNConv(pyg.GraphConv(F, 6)), PMP()(graph())
     assert quiet(model, data) == []
     findings = quiet(model, data, lambda d: model(d.x, d.edge_index))

@@ -193,13 +193,13 @@ def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):
         )
         return watcher.seconds, tested.finished
 
-    assert spent(0) == (70, True)  # six fits and one that watches a model growing old
+    assert spent(0) == (70, True)  # six fits and one that measures accuracy by horizon
     assert spent(50) == (100, False)
     assert spent(0, refits=2) == (40, False)  # three candidates, twice: 60 more
     assert spent(95, refits=2) == (105, False)  # one fit always runs
 
 
-def test_without_a_budget_no_clock_has_a_say(graph, monkeypatch):
+def test_without_a_budget_the_clock_changes_nothing(graph, monkeypatch):
     monkeypatch.setitem(EFFORTS, "quick", Effort(4, 1, 1))
     pipeline = Pipeline("linear", epochs=2)
     fast = ig.backtest(graph, effort="quick", pipeline=pipeline)

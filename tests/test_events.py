@@ -240,7 +240,7 @@ EVENTS = {
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_history_predicts_events_better_than_neighbours_do(name):
-    """On the last fold before the cutoff, by log-loss; nothing after the cutoff is looked at."""
+    """On the last fold before the cutoff, by log-loss; nothing after the cutoff is read."""
     table, roles, cutoff = EVENTS[name]
     graph = ig.from_tables(table, quiet=True, **roles)
     targets = graph.time >= graph.when(cutoff)

@@ -81,7 +81,7 @@ def test_an_example_runs_and_is_predicted_again(name, nodes, periods, options, t
 
 
 def test_the_notebook_runs_and_ends_with_the_report(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))  # of the kernel
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))  # for the kernel
     notebook = nbformat.read(EXAMPLES / "articles.ipynb", as_version=4)
     nbformat.validate(notebook)
     assert (EXAMPLES / "articles.ipynb").stat().st_size < 1_500_000

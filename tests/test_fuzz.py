@@ -141,7 +141,7 @@ PAST = json.loads(Path(__file__).with_name("corpus.json").read_text())
 
 
 @pytest.mark.parametrize("case", PAST, ids=lambda case: case["what"])
-def test_what_failed_once(tmp_path, case):
+def test_inputs_that_once_failed(tmp_path, case):
     for name in ("nodes", "edges"):
         (tmp_path / f"{name}.csv").write_text(case[name])
     assert outcome(tmp_path) == case["outcome"]

@@ -117,7 +117,7 @@ from impact_gnn.graph import TemporalGraph
         ),
     ],
 )
-def test_the_door_refuses(changes, sentence):
+def test_bad_graphs_are_refused(changes, sentence):
     with pytest.raises(InputError, match=sentence):
         graph(**changes)
 
@@ -186,7 +186,7 @@ PAPER = {"time": [1, 2, 3]}
         ({"num_labels": 1}, r"paper.y is 1 at node 1, but there are 1 classes"),
     ],
 )
-def test_the_door_of_hetero_refuses(options, sentence):
+def test_bad_hetero_graphs_are_refused(options, sentence):
     with pytest.raises(InputError, match=sentence):
         hetero(**options)
 

@@ -150,7 +150,7 @@ def impact(*arguments):
 
 
 @pytest.mark.usefixtures("without_page")
-def test_run_tells_what_it_guessed_and_how_to_change_it(folder, tmp_path, monkeypatch):
+def test_run_prints_its_guesses_and_how_to_change_them(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = impact("run", folder, "--candidates", "linear:plain", "--folds", "1", "--verbose")
     for words in (
