@@ -413,7 +413,7 @@ class Leaderboard(Table):
 
 
 class AgainstPlain(Leaderboard):
-    """The same records, every method compared with `plain`: a row each, a column for every graph."""
+    """The same records, compared with `plain`: a row for each method, a column for each graph."""
 
     def markdown(self) -> str:
         graphs, methods = self.names(0), self.names(2)
@@ -470,7 +470,10 @@ class AgainstPlain(Leaderboard):
 
 def _accuracies(graphs: Sequence[str], scores: np.ndarray) -> list[list[str]]:
     def formatted(score: float, best: float) -> str:
-        return "–" if math.isnan(score) else f"**{score:.4f}**" if score == best else f"{score:.4f}"
+        if math.isnan(score):
+            return "–"
+        mark = "**" if score == best else ""
+        return f"{mark}{score:.4f}{mark}"
 
     best = np.nan_to_num(scores, nan=-1.0).max(1)
     return [

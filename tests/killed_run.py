@@ -79,7 +79,7 @@ class Converted(Run):
 
     def __init__(self, place):
         super().__init__(place)
-        self.source_folder, self.old = place / "given", self.graph.upto(2)
+        self.source_folder, self.old = place / "source", self.graph.upto(2)
         self.graph.save(self.source_folder)
 
     def prepare(self, place):

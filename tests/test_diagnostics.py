@@ -206,7 +206,11 @@ def test_pair_counts_equal_a_loop_over_the_edges():
         own, other = graph.y[target], graph.y[source]
         if own < 0 or other < 0:
             continue
-        group = 0 if own == other else 1 if other == pairs.strongest[own] else 2
+        group = 2
+        if other == pairs.strongest[own]:
+            group = 1
+        if other == own:
+            group = 0
         counts[own, group, graph.time[target], graph.time[source]] += 1
     np.testing.assert_array_equal(pairs.counts, counts)
 

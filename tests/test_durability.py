@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn import _files, _progress
 from impact_gnn.backtesting import EFFORTS, search
 from impact_gnn.backtesting.effort import Effort
 from impact_gnn.estimators import Ensemble, Pipeline
 from impact_gnn.graph import graph_digest
-from test_cli import here
 
 # of all events; with IMPACT_KILLS=all, all
 KILLS = {

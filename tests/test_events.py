@@ -6,10 +6,10 @@ import pytest
 from sklearn.metrics import log_loss
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn.checks import InputError
 from impact_gnn.data.files import convert_graph
 from impact_gnn.estimators import Pipeline
-from test_cli import here
 
 
 def football(num_teams=16, years=7, rounds=25, seed=0):

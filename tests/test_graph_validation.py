@@ -192,16 +192,18 @@ def test_bad_hetero_graphs_are_refused(options, sentence):
 
 
 SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-3, 9),
-    st.integers(),
-    st.floats(),
-    st.text(max_size=3),
-    st.binary(max_size=3),
-    st.complex_numbers(),
-    st.just(10**30),
-    st.just({}),
+    [
+        st.none(),
+        st.booleans(),
+        st.integers(-3, 9),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=3),
+        st.binary(max_size=3),
+        st.complex_numbers(),
+        st.just(10**30),
+        st.just({}),
+    ]
 )
 LISTS = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4), max_leaves=12)
 DTYPES = st.one_of(

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn._codec import encode
 from impact_gnn.audit import scrambled
 from impact_gnn.estimators import MODELS, Pipeline, reads_graph
 from reproduction.hetero_tsbm import hetero_tsbm
-from test_cli import here
 
 CUTOFF = 6
 NAMES = ["m-early", "p-usual", "r-late"]
