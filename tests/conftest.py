@@ -1,6 +1,8 @@
 """Shared fixtures: the two array libraries, a finished run, one hypothesis profile."""
 
 import os
+import shutil
+from pathlib import Path
 
 # Some virtual machines announce AMX and end a process that uses it; torch looks for it at import.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
@@ -15,6 +17,12 @@ from libraries import Library
 # Tests run side by side, and threads that wait for each other burn both cores.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
+
+# Temporary directories are in memory where it has space: tests call fsync ten thousand times, and
+# each call waits for a disk.
+IN_MEMORY, NEEDED_BYTES = Path("/dev/shm"), 2**31
+if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > NEEDED_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 collect_ignore = ["without_torch.py"]  # a script for an environment that has no torch
 
@@ -62,5 +70,5 @@ def finished_run(tmp_path_factory):
     g = ig.TemporalGraph(x=g.x, y=g.y, time=g.time, edge_index=g.edge_index, label_names=names)
     out = tmp_path_factory.mktemp("run") / "out"
     return out, ig.run(
-        g, out, cutoff=2008, candidates=["labels", "pmp+center+labels", "mmp"], folds=3, seeds=1
+        g, out, cutoff=2008, candidates=["labels", "pmp+center+labels", "mmp"], folds=2, seeds=1
     )

@@ -646,8 +646,8 @@ def test_a_search_tries_no_further_network_where_they_learn_nothing():
         time=np.arange(400) % 6,
         edge_index=np.zeros((2, 0), np.int64),  # smoothing would learn for the network
     )
-    no_learning = Pipeline(hidden=4, lr=1e-9, device="cpu")
-    tested = ig.backtest(table, effort="normal", cutoff=5, folds=2, pipeline=no_learning)
+    no_learning = Pipeline(hidden=4, lr=1e-9, epochs=6, device="cpu")
+    tested = ig.backtest(table, effort="normal", cutoff=5, folds=2, pipeline=no_learning, jobs=1)
     assert networks_are_behind({row.candidate: row.loss for row in tested.full}, "sign")
     first = initial_candidates(table.masked(5))
     later = [row.candidate for row in tested.rows if row.candidate not in first]

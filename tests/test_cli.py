@@ -221,7 +221,7 @@ def test_predict_refuses_unknown_nodes(saved, finished, tmp_path, text, sentence
 
 def test_an_interrupted_run_retains_finished_work(saved, tmp_path):
     out = tmp_path / "out"
-    long = ["--effort", "thorough", "--folds", "3", "--seeds", "200", "--budget", "1h"]
+    long = ["--effort", "thorough", "--model", "linear", "--seeds", "200", "--budget", "1h"]
     # a background job ignores SIGINT
     setup = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     begin = f"{setup}; from impact_gnn.cli import app; app()"

@@ -187,9 +187,14 @@ def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):
     def spent(reading, **options):
         watcher = _progress.Watcher()
         now[0] += reading
-        named = ["prior:plain", "linear:plain"]
         tested = ig.backtest(
-            graph, candidates=named, folds=2, budget=100, progress=watcher, **options
+            graph,
+            candidates=["prior:plain", "linear:plain"],
+            pipeline=Pipeline(hidden=4, epochs=2),
+            folds=2,
+            budget=100,
+            progress=watcher,
+            **options,
         )
         return watcher.seconds, tested.finished
 
@@ -200,7 +205,7 @@ def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):
 
 
 def test_without_a_budget_the_clock_changes_nothing(graph, monkeypatch):
-    monkeypatch.setitem(EFFORTS, "quick", Effort(4, 1, 1))
+    monkeypatch.setitem(EFFORTS, "quick", Effort(1, 1, 1))
     pipeline = Pipeline("linear", epochs=2)
     fast = ig.backtest(graph, effort="quick", pipeline=pipeline)
     monkeypatch.setattr(

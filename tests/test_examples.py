@@ -18,7 +18,7 @@ from commands import here
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
 SMALL = 500_000  # bytes of a folder
-RUN = ["--candidates", "plain,labels", "--folds", "1", "--effort", "quick"]
+RUN = ["--candidates", "plain,labels", "--model", "linear", "--folds", "1", "--seeds", "1"]
 FAST = 'candidates=["labels"], folds=1, seeds=1'
 
 

@@ -13,7 +13,7 @@ import impact_gnn as ig
 from fuzzing import seeds
 from impact_gnn.checks import InputError
 
-ROWS, EACH = 30, 150
+ROWS, EACH = 30, 100
 
 NODES = "id,time,label,a,b,c,d\n" + "".join(
     f"n{i},20{10 + i % 8}-0{1 + i % 9}-1{i % 10},{['x', 'y', ''][i % 3]},{i / 7},{i % 4},w{i % 3} "
