@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
 SMALL = 500_000  # bytes of a folder
 RUN = ["--candidates", "plain,labels", "--model", "linear", "--folds", "1", "--seeds", "1"]
-FAST = 'candidates=["labels"], folds=1, seeds=1'
+FAST = 'candidates=["labels"], model="linear", folds=1, seeds=1'
 
 
 def impact(*arguments, **options):

@@ -851,7 +851,7 @@ def test_the_report_says_whether_edge_times_were_known(whole):
 def test_the_command_has_all_options(whole, page):
     asked = (
         "impact_gnn.run(graph, out, cutoff='2008', model='sign', "
-        "candidates=['labels', 'pmp+center+labels', 'mmp'], effort='normal', folds=3, seeds=1, "
+        "candidates=['labels', 'pmp+center+labels', 'mmp'], effort='normal', folds=2, seeds=1, "
     )
     assert command(whole).startswith(asked)
     assert "seed=7, " in command(whole)
