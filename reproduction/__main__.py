@@ -425,7 +425,7 @@ def concepts(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs a command; what a user can mend becomes one sentence and exit code 2."""
+    """Runs a command; what a user can fix becomes one sentence and exit code 2."""
     errors = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
     try:
         app(arguments)

@@ -1,7 +1,7 @@
-"""Ours beside what one would have used instead, on every graph of a folder.
+"""Ours compared with competing methods, on every graph of a folder.
 
-A method is given the graph without the labels from the cutoff on, in a process of its own, so that
-its peak memory is its own. Only when it has answered are those labels looked at. A cell (graph,
+A method receives the graph without the labels from the cutoff on, in a process of its own, so that
+its peak memory is its own. Those labels are read only after it has predicted. A cell (graph,
 method, seed) is a task of the runner: a rerun continues, a kill loses one cell.
 """
 
@@ -421,7 +421,7 @@ class Leaderboard(Table):
 
 
 class AgainstPlain(Leaderboard):
-    """The same records, every method beside `plain`: a row for each, a column for every graph."""
+    """The same records, compared with `plain`: a row for each method, a column for each graph."""
 
     def markdown(self) -> str:
         graphs, methods = self.names(0), self.names(2)
@@ -478,7 +478,10 @@ class AgainstPlain(Leaderboard):
 
 def _accuracies(graphs: Sequence[str], scores: np.ndarray) -> list[list[str]]:
     def formatted(score: float, best: float) -> str:
-        return "–" if math.isnan(score) else f"**{score:.4f}**" if score == best else f"{score:.4f}"
+        if math.isnan(score):
+            return "–"
+        mark = "**" if score == best else ""
+        return f"{mark}{score:.4f}{mark}"
 
     best = np.nan_to_num(scores, nan=-1.0).max(1)
     return [

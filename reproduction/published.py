@@ -20,7 +20,7 @@ ABOUT_TABLE3 = (
 
 
 def _row(plain: float, mmp: float, pmp: float, pny: float, jjnorm: float) -> Mapping[str, float]:
-    # The published PNY was told the truth, so the oracle is its counterpart; the estimate stands
+    # The published PNY receives the truth, so the oracle is its counterpart; the estimate stands
     # beside it.
     return {
         "plain": plain,

@@ -30,7 +30,7 @@ from impact_gnn.statistics import Scale
 
 Rival = Callable[[ig.TemporalGraph, int], np.ndarray]
 
-HELD_OUT = 0.1
+VALIDATION_SHARE = 0.1
 MOST_DEGREE = 50
 """Neighbours of another type with more edges (a common product, say) join no nodes."""
 MOST_EDGES = 4_000_000
@@ -71,7 +71,7 @@ def hold_out(view: ig.TemporalGraph) -> tuple[ig.TemporalGraph, Holdout]:
     """The view as it was before the last labelled periods, and the nodes of these."""
     rows, labels = labelled(view)
     when = view.time[rows]
-    enough = [t for t in np.unique(when)[1:] if (when >= t).mean() >= HELD_OUT]
+    enough = [t for t in np.unique(when)[1:] if (when >= t).mean() >= VALIDATION_SHARE]
     if not enough:
         raise InputError(
             "only one period has labels, so none is left for validation; "
@@ -361,7 +361,7 @@ def _network(
     every: int = 3,
     patience: int = 30,
 ) -> Fit:
-    """Full-batch Adam; with `Held` until its accuracy has not risen for `patience` epochs."""
+    """Full-batch Adam; with a `Holdout` until its accuracy has not risen for `patience` epochs."""
     torch.manual_seed(seed)
     rows, y = (torch.from_numpy(part) for part in labelled(view))
     rate, dropout = setting
@@ -410,7 +410,7 @@ def network(kind: str, view: ig.TemporalGraph, seed: int) -> np.ndarray:
 
 
 def label_propagation(view: ig.TemporalGraph, seed: int, *, layers: int = 50) -> np.ndarray:
-    """PyG's label propagation; what it does not reach gets the shares of the known labels."""
+    """PyG's label propagation; nodes that it does not reach get the class prior."""
     matrix = as_tensor(own_graph(view))
 
     def learn(view: ig.TemporalGraph, alpha: float, holdout: Holdout | None, steps: int) -> Fit:

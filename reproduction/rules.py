@@ -1,10 +1,10 @@
-"""Which rule chooses best, which forecast foresees best.
+"""Compares selection rules and accuracy forecasts.
 
-Asked of the past of graphs that `impact run` was on.
+Uses the past of graphs on which `impact run` has finished.
 
-A run keeps what every candidate said about every window (`work/fits`). Each rule chooses by the
-older windows alone and is scored on the newest, whose labels lay before the cutoff too: no target
-label is looked at. Regret is the distance to the single candidate that was best on the newest
+A run stores the predictions of every candidate for every window (`work/fits`). Each rule selects by
+the older windows only and is scored on the newest, whose labels lay before the cutoff too: no
+target label is read. Regret is the distance to the single candidate that was best on the newest
 window.
 """
 
@@ -35,7 +35,7 @@ SHRINK = 0.02
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """The candidates of a run that were tried on every window, and what they said."""
+    """The candidates of a run that were tried on every window, and their predictions."""
 
     name: str
     view: TemporalGraph

@@ -1,9 +1,10 @@
 """Shared fixtures: the two array libraries, a finished run, one hypothesis profile."""
 
 import os
+import shutil
+from pathlib import Path
 
-# Some virtual machines announce AMX and end a process that uses it; torch looks for it when it is
-# imported.
+# Some virtual machines announce AMX and end a process that uses it; torch looks for it at import.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import pytest
@@ -16,6 +17,12 @@ from libraries import Library
 # Tests run side by side, and threads that wait for each other burn both cores.
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
+
+# Temporary directories are in memory where it has space: tests call fsync ten thousand times, and
+# each call waits for a disk.
+IN_MEMORY, NEEDED_BYTES = Path("/dev/shm"), 2**31
+if IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > NEEDED_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
 
 collect_ignore = ["without_torch.py"]  # a script for an environment that has no torch
 
@@ -37,7 +44,7 @@ def xp(request):
 
 @pytest.fixture
 def without_page(monkeypatch):
-    """Reports hold a placeholder: drawing takes two seconds, and these tests read other files."""
+    """A placeholder page: drawing takes two seconds, and these tests read other files."""
     monkeypatch.setattr("impact_gnn.report.page.render", lambda *_, **__: "page " * 1000)
 
 
@@ -45,7 +52,7 @@ def without_page(monkeypatch):
 def finished_run(tmp_path_factory):
     """A small run from beginning to end: its directory and its summary.
 
-    Labels have names that are not harmless.
+    Names of labels contain markup, quotes and mathematics.
     """
     import impact_gnn as ig
 
@@ -63,5 +70,5 @@ def finished_run(tmp_path_factory):
     g = ig.TemporalGraph(x=g.x, y=g.y, time=g.time, edge_index=g.edge_index, label_names=names)
     out = tmp_path_factory.mktemp("run") / "out"
     return out, ig.run(
-        g, out, cutoff=2008, candidates=["labels", "pmp+center+labels", "mmp"], folds=3, seeds=1
+        g, out, cutoff=2008, candidates=["labels", "pmp+center+labels", "mmp"], folds=2, seeds=1
     )

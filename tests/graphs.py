@@ -1,4 +1,4 @@
-"""Small graphs for the tests of the graph, its door and its form on disk."""
+"""Small graphs for the tests of the graph, its validation and its storage."""
 
 import numpy as np
 

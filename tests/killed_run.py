@@ -1,11 +1,11 @@
 """A script for test_durability.
 
-Work is killed with SIGKILL before its n-th change of a file, and done again.
+Kills work with SIGKILL before its n-th change of a file, and repeats it.
 
-Every attempt is a fork of this process that begins in the same state. After the kill, what was
-there before must be found or what is there afterwards, and nothing between; done again, everything
-must be as if there had been no kill, byte by byte, with nothing left behind. A SAMPLE of 0 stands
-for every event.
+Every attempt is a fork of this process with the same initial state. After the kill, files must be
+in the old or in the new state, and in no other. After the repetition, all files must equal those of
+a run without a kill, byte by byte, and no temporary file may remain. A SAMPLE of 0 tests every
+event.
 
     python tests/killed_run.py PLACE CASE:SAMPLE ...
 """
@@ -55,7 +55,7 @@ class OnFiles:
 
 
 class Run(OnFiles):
-    """The main job, whose page is not drawn: that takes seconds and touches no file."""
+    """A run whose page is not drawn: drawing takes seconds and changes no file."""
 
     def __init__(self, place):
         self.graph = ig.tsbm(
@@ -79,7 +79,7 @@ class Converted(Run):
 
     def __init__(self, place):
         super().__init__(place)
-        self.source_folder, self.old = place / "given", self.graph.upto(2)
+        self.source_folder, self.old = place / "source", self.graph.upto(2)
         self.graph.save(self.source_folder)
 
     def prepare(self, place):
@@ -239,7 +239,7 @@ def attempt(name, place, sample):
         (place / "events").write_text(json.dumps(death.events))
 
     begin()
-    case.work(at)  # here too, so that forks find everything imported and compiled
+    case.work(at)  # in the parent too: forks then have all modules imported and kernels compiled
     wanted = tree(at)
     begin()
     assert not forked(dying, None)

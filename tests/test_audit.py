@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn.audit import LEVEL, scrambled
-from test_cli import here
 
 CUTOFF, CLASSES, TARGETS = 4, 3, 39
 
@@ -175,7 +175,7 @@ def test_the_command_writes_json_for_any_result(answer, tmp_path, monkeypatch):
     name = f"trainer_{abs(hash(answer))}"
     head = "import numpy as np\nrng = np.random.default_rng(0)\n"
     (tmp_path / f"{name}.py").write_text(f"{head}def train(g):\n    return {answer}\n")
-    done = here("audit", "g", f"{name}:train", "--json", "a.json", "--draws", 6)
+    done = here("audit", "g", f"{name}:train", json="a.json", draws=6)
     content = json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail)
     assert content["leaked"] is (done.exit_code == 1)
     assert (content["draws"], content["num_predictions"]) == (6, 50)

@@ -1,6 +1,6 @@
 """Back-tests.
 
-The past as it was, windows as long as the targets' time, a choice that is honest about its gain.
+Folds without future data, windows as long as the target periods, unbiased gains of a selection.
 """
 
 from dataclasses import dataclass, replace
@@ -70,7 +70,7 @@ def test_a_fold_is_the_past_as_it_was(graph):
 
 @pytest.mark.parametrize("known", [True, False])
 def test_edges_that_came_after_a_window_matter_only_where_their_time_is_not_known(graph, known):
-    """Other edges between old nodes, made in the last period: the back-test gives the same bits."""
+    """Edges added between old nodes in the last period: the back-test gives the same bits."""
     options = {
         "candidates": ["snapshot+labels", "trees:degrees+labels+smooth"],
         "folds": 2,
@@ -174,7 +174,7 @@ def test_the_search_is_the_same_every_time_and_stays_within_its_work(graph):
     assert [row.loss for row in a.full] == sorted(row.loss for row in a.full)
 
 
-def test_a_smoothed_fit_answers_for_the_unsmoothed_one(graph):
+def test_a_smoothed_candidate_reuses_the_unsmoothed_fit(graph):
     both = ig.backtest(graph, **OPTIONS | {"candidates": ["labels+smooth"]})
     alone = ig.backtest(graph, **OPTIONS | {"candidates": ["labels"]})
     assert both.row("labels").loss == alone.row("labels").loss
@@ -259,7 +259,7 @@ def test_a_back_test_that_was_cut_off_continues(graph, tmp_path):
 
 
 def test_every_fold_has_an_engine_of_its_own_that_is_cleared(graph):
-    """The engine is asked for the graph as it was, per fold, and freed when the fold's fits are
+    """Each fold gets an engine for its past graph, which is freed when the fold's fits are
     done.
     """
     events = []
@@ -288,10 +288,7 @@ def test_every_fold_has_an_engine_of_its_own_that_is_cleared(graph):
 
 @pytest.mark.parametrize("kind", ["homogeneous", "no features", "no edges", "hetero"])
 def test_everything_the_search_may_try_can_be_fitted(graph, kind):
-    """On every kind of graph the handful and what lies around it runs.
-
-    Nothing is offered that must fail.
-    """
+    """All initial candidates and their neighbours can be fitted, on every kind of graph."""
     if kind == "no features":
         graph = ig.TemporalGraph(y=graph.y, time=graph.time, edge_index=graph.edge_index)
     if kind == "no edges":
@@ -320,10 +317,10 @@ def test_everything_the_search_may_try_can_be_fitted(graph, kind):
     assert not is_applicable(Candidate.parse("gcn:snapshot"), view)
 
 
-# -- the choice
+# -- the selection
 
 
-def test_the_blend_beats_its_members_and_leaves_out_noise():
+def test_the_ensemble_beats_its_members_and_leaves_out_noise():
     rng = np.random.default_rng(0)
     first, second = (np.where(rng.random(2000) < 0.7, 0.9, 0.05) for _ in range(2))
     noise = np.full(2000, 0.1)
@@ -351,8 +348,8 @@ def large():
     return ig.tsbm(num_nodes=3000, num_times=6, num_labels=2, num_features=1, mean_degree=2, seed=0)
 
 
-def spoken(rates, rng, graph):
-    """Scores of candidates that are right at these rates, in the windows 1, 2, 3."""
+def scores_by_accuracy(rates, rng, graph):
+    """Scores of candidates with these accuracies in the windows 1, 2, 3."""
     scores = Scores({str(fold): graph.y[graph.time == fold] for fold in (1, 2, 3)})
     for candidate, rate in rates.items():
         for fold, truth in scores.truth.items():
@@ -372,7 +369,7 @@ def selection_of(scores, candidates, graph):
 def test_a_gain_is_measured_on_folds_that_were_not_used_for_selection(graph, large):
     rng = np.random.default_rng(0)
     rates = {BASELINE: 0.6, LABELS: 0.75, CENTER: 0.4}
-    scores = spoken(rates, rng, large)
+    scores = scores_by_accuracy(rates, rng, large)
     selection = selection_of(scores, rates, large)
     decision = selection.select()
     assert decision.reason is SelectionReason.BETTER
@@ -382,7 +379,7 @@ def test_a_gain_is_measured_on_folds_that_were_not_used_for_selection(graph, lar
     checks = selection.check_each_fold(decision.ensemble)
     assert [check.window for check in checks] == ["1", "2", "3"]
     assert all(check.error < 0.08 for check in checks)
-    # Had the left out fold been used, many useless candidates would seem to gain.
+    # If the held-out fold were used, many useless candidates would seem to gain.
     many = {BASELINE: 0.6} | {
         Candidate.parse(f"{a}+{b}"): 0.55
         for a in ("pmp", "mmp", "genpmp")
@@ -390,14 +387,16 @@ def test_a_gain_is_measured_on_folds_that_were_not_used_for_selection(graph, lar
     }
     gains = []
     for seed in range(8):
-        scores = spoken(many, np.random.default_rng(seed), graph)
+        scores = scores_by_accuracy(many, np.random.default_rng(seed), graph)
         gains.append(np.mean([selection_of(scores, many, graph).gain_on(k)[0] for k in range(3)]))
     assert np.mean(gains) < 0.08
 
 
 def test_the_baseline_is_selected_where_nothing_helps(large):
     rates = {BASELINE: 0.8, LABELS: 0.3}
-    decision = selection_of(spoken(rates, np.random.default_rng(0), large), rates, large).select()
+    decision = selection_of(
+        scores_by_accuracy(rates, np.random.default_rng(0), large), rates, large
+    ).select()
     assert decision.ensemble == EnsembleSpec.single(BASELINE)
     assert decision.reason is SelectionReason.NONE_BETTER
     assert (
@@ -412,11 +411,8 @@ def test_a_single_window_is_split_in_halves(graph):
     assert sum(check.count for check in outcome.fold_checks) == (graph.time == 4).sum()
 
 
-def test_the_forecast_holds_what_comes():
-    """Windows that differ as much from each other as the future does from them.
-
-    Nine of ten intervals hold it.
-    """
+def test_the_forecast_interval_covers_the_future_accuracy():
+    """Nine of ten intervals cover the future, if it varies as much as past windows do."""
     rng = np.random.default_rng(0)
     inside = 0
     for _ in range(500):
@@ -456,11 +452,8 @@ def test_folds_that_disagree_widen_the_interval():
     assert agree.value == pytest.approx(disagree.value)
 
 
-def test_intervals_cover():
-    """Of many 95 % intervals about 95 % hold the truth.
-
-    A test that forgot the pairing would not get near.
-    """
+def test_paired_intervals_have_their_coverage():
+    """About 95 % of 95 % intervals cover the truth; unpaired ones would be far off."""
     rng = np.random.default_rng(1)
     inside = 0
     for _ in range(400):
@@ -495,8 +488,8 @@ def test_windows_that_overlap_share_no_node_when_one_is_left_out(large):
     assert set(second.without_nodes_of(first).time) == {3}
 
 
-def test_a_choice_for_its_probabilities_does_not_claim_more_right(large):
-    """A blend may be surer where it is right, and right no more often; that is said as it is."""
+def test_a_selection_by_log_loss_claims_no_gain_in_accuracy(large):
+    """An ensemble may have a lower log-loss at the same accuracy; its text says so."""
     decision = Selection(
         EnsembleSpec.single(LABELS),
         SelectionReason.BETTER,
@@ -508,7 +501,7 @@ def test_a_choice_for_its_probabilities_does_not_claim_more_right(large):
     assert "Gain" not in str(decision)
 
 
-def test_one_thing_has_one_name(graph):
+def test_two_spellings_of_a_candidate_are_one_candidate(graph):
     outcome = ig.backtest(
         graph, candidates=["sign:labels", "labels", "sign:plain"], folds=1, cutoff=5, pipeline=QUICK
     )
@@ -566,7 +559,7 @@ def test_corrections_apply_along_paths_through_nodes_without_a_time():
 
 @pytest.fixture(scope="module")
 def drifting():
-    """Features without information, and a class whose share falls from 60 % to 10 %."""
+    """Features without information, and a class whose proportion falls from 60 % to 10 %."""
     rng = np.random.default_rng(0)
     time = np.repeat(np.arange(12), 150)
     share = np.linspace(0.6, 0.1, 12)[time]
@@ -653,8 +646,8 @@ def test_a_search_tries_no_further_network_where_they_learn_nothing():
         time=np.arange(400) % 6,
         edge_index=np.zeros((2, 0), np.int64),  # smoothing would learn for the network
     )
-    no_learning = Pipeline(hidden=4, lr=1e-9, device="cpu")
-    tested = ig.backtest(table, effort="normal", cutoff=5, folds=2, pipeline=no_learning)
+    no_learning = Pipeline(hidden=4, lr=1e-9, epochs=6, device="cpu")
+    tested = ig.backtest(table, effort="normal", cutoff=5, folds=2, pipeline=no_learning, jobs=1)
     assert networks_are_behind({row.candidate: row.loss for row in tested.full}, "sign")
     first = initial_candidates(table.masked(5))
     later = [row.candidate for row in tested.rows if row.candidate not in first]

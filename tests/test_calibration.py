@@ -1,6 +1,4 @@
-"""Probabilities that mean what they say, sets that hold the truth, and the ensemble that carries
-them to disk.
-"""
+"""Calibrated probabilities, prediction sets with their coverage, and saved ensembles."""
 
 import json
 from dataclasses import replace
@@ -21,7 +19,7 @@ from impact_gnn.estimators.calibration import (
 
 
 def drawn(rng, size=4000, classes=4, sharpness=1.0, share=None):
-    """Truths, and the true probabilities made sharper (above 1) or flatter than they are."""
+    """Labels, and their true probabilities, sharpened (above 1) or softened."""
     share = np.ones(classes) / classes if share is None else np.asarray(share)
     truth = rng.choice(classes, size, p=share)
     evidence = rng.normal(size=(size, classes))
@@ -41,7 +39,7 @@ def test_temperature_is_recovered_and_errors_vanish():
     assert calibration_error(fitted.apply(probability, np.ones(4) / 4), truth) < 0.03
 
 
-def test_sets_cover_what_they_promise():
+def test_prediction_sets_have_their_coverage():
     rng = np.random.default_rng(2)
     covered = []
     for _ in range(20):

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn._store import Store
 from impact_gnn.checks import DiskFull, WorkerLost
 from impact_gnn.cli import app
@@ -24,13 +25,6 @@ def impact(*arguments):
     """The command in a process of its own."""
     command = [sys.executable, "-m", "impact_gnn", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-
-
-def here(*arguments):
-    """The command in this process, which is quicker."""
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +102,11 @@ def test_a_second_run_reads_what_is_finished(finished, saved):
 
 def test_another_run_is_refused(finished, saved):
     out, _ = finished
-    done = here("run", saved, "--out", out, *QUICK, "--cutoff", "2014")
+    done = here("run", saved, *QUICK, out=out, cutoff=2014)
     assert done.exit_code == 2
     assert "was started with other inputs" in done.stderr
     assert "cutoff was 2015 and is 2014 now" in done.stderr
-    more = here("run", saved, "--out", out, *QUICK, "--folds", "3")
+    more = here("run", saved, *QUICK, out=out, folds=3)
     assert more.exit_code == 2
     assert "(folds was 2 and is 3 now)" in more.stderr
 
@@ -148,7 +142,7 @@ def test_what_the_machine_lacks_is_one_sentence(saved, monkeypatch, error):
 
 
 def test_the_engine_is_selected_and_reported(saved, tmp_path):
-    done = here("diagnose", saved, "--engine", "memory", "--json", tmp_path / "d.json")
+    done = here("diagnose", saved, engine="memory", json=tmp_path / "d.json")
     assert done.exit_code == 0, done.stderr
     assert "engine memory: about" in done.stderr
     assert json.loads((tmp_path / "d.json").read_text())["diagnosis"]["cutoff"] == 2015
@@ -159,9 +153,7 @@ def test_the_engine_is_selected_and_reported(saved, tmp_path):
 def test_the_whole_job_in_files_gives_the_same_predictions(saved, finished, tmp_path, kind):
     """The memory limit makes auto use files too; nothing is left behind."""
     out, _ = finished
-    done = here(
-        "run", saved, "--out", tmp_path / "out", "--engine", kind, "--memory", "40kB", *QUICK
-    )
+    done = here("run", saved, *QUICK, out=tmp_path / "out", engine=kind, memory="40kB")
     assert done.exit_code == 0, done.stderr
     assert "engine disk, cap 40.0 kB" in done.stderr
     assert (tmp_path / "out" / "predictions.csv").read_bytes() == (
@@ -178,13 +170,7 @@ def test_predict_when_the_graph_has_grown(finished, tmp_path):
     arrays = {"x": g.x, "y": g.y, "time": g.time, "edge_index": g.edge_index}
     ig.TemporalGraph(**arrays, label_names=["<b>cat</b>", "dog"]).save(tmp_path / "grown")
     done = here(
-        "predict",
-        out / "model",
-        tmp_path / "grown",
-        "--out",
-        tmp_path / "p.parquet",
-        "--cutoff",
-        "2016",
+        "predict", out / "model", tmp_path / "grown", out=tmp_path / "p.parquet", cutoff=2016
     )
     assert done.exit_code == 0, done.stderr
     assert "1 period is newer than the fit, which ends at 2015: 2016" in done.stdout
@@ -223,7 +209,7 @@ def test_predict_some_nodes(saved, finished, tmp_path):
         (None, "nodes.csv"),
     ],
 )
-def test_predict_nodes_that_are_none(saved, finished, tmp_path, text, sentence):
+def test_predict_refuses_unknown_nodes(saved, finished, tmp_path, text, sentence):
     if text is not None:
         (tmp_path / "nodes.csv").write_text(text)
     place = ["--nodes", tmp_path / "nodes.csv", "--out", tmp_path / "p.csv"]
@@ -235,8 +221,8 @@ def test_predict_nodes_that_are_none(saved, finished, tmp_path, text, sentence):
 
 def test_an_interrupted_run_retains_finished_work(saved, tmp_path):
     out = tmp_path / "out"
-    long = ["--effort", "thorough", "--folds", "3", "--seeds", "200", "--budget", "1h"]
-    # a job in the background is deaf
+    long = ["--effort", "thorough", "--model", "linear", "--seeds", "200", "--budget", "1h"]
+    # a background job ignores SIGINT
     setup = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
     begin = f"{setup}; from impact_gnn.cli import app; app()"
     command = [sys.executable, "-c", begin, "run", str(saved), "--out", str(out), *long]
@@ -267,7 +253,7 @@ def test_an_interrupted_run_retains_finished_work(saved, tmp_path):
 def test_a_graph_with_one_labelled_period_is_predicted_without_a_back_test(tmp_path):
     g = ig.tsbm(num_nodes=120, num_times=2, num_labels=2, num_features=3, mean_degree=8, seed=0)
     g.save(tmp_path / "g")
-    done = here("run", tmp_path / "g", "--out", tmp_path / "out", "--cutoff", "1", "--budget", "1m")
+    done = here("run", tmp_path / "g", out=tmp_path / "out", cutoff=1, budget="1m")
     assert done.exit_code == 0, done.stderr
     assert "Selected: plain. The history is too short for a back-test" in done.stdout
     assert len((tmp_path / "out" / "predictions.csv").read_text().splitlines()) == 1 + int(
@@ -338,19 +324,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 
 
 def test_check_convert_generate(tmp_path):
-    generated = here(
-        "generate",
-        "--out",
-        tmp_path / "g",
-        "--nodes",
-        200,
-        "--times",
-        4,
-        "--labels",
-        2,
-        "--mean-degree",
-        5,
-    )
+    generated = here("generate", out=tmp_path / "g", nodes=200, times=4, labels=2, mean_degree=5)
     assert generated.exit_code == 0, generated.stderr
     checked = here("check", tmp_path / "g", "--json", tmp_path / "c.json")
     assert "periods   4, from 0 to 3" in checked.stdout
@@ -383,8 +357,8 @@ def test_durations(text, expected):
 
 @pytest.mark.usefixtures("without_page")
 def test_the_metric_and_the_class_weights_are_options(saved, tmp_path):
-    asked = ["--metric", "macro-f1", "--class-weight", "balanced", "--model", "linear"]
-    done = here("run", saved, "--out", tmp_path / "out", *QUICK, *asked)
+    asked = {"metric": "macro-f1", "class_weight": "balanced", "model": "linear"}
+    done = here("run", saved, *QUICK, out=tmp_path / "out", **asked)
     assert done.exit_code == 0, done.output
     assert "Back-tested macro-F1: 0." in done.output
     options = json.loads((tmp_path / "out" / "summary.json").read_text())["options"]

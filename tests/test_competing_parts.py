@@ -71,7 +71,7 @@ def test_every_part_changes_predictions_and_is_saved(graph, model, part, tmp_pat
         ("gcn", "eerm+features", "gcn does not support 'features'"),
     ],
 )
-def test_what_cannot_be_is_refused(graph, model, method, sentence):
+def test_impossible_combinations_are_refused(graph, model, method, sentence):
     with pytest.raises(InputError, match=sentence):
         Pipeline(model, method, **OPTIONS).fit(graph)
 
@@ -116,7 +116,7 @@ def test_changed_class_proportions_are_estimated(part):
 
 
 def test_weights_of_kmm_are_multiplied(graph):
-    """A head that learns class proportions alone shows that class sums stay, with weights of
+    """A head that learns only class proportions proves that class sums stay, with weights of
     recency too.
     """
     for rest in ("", "+recency"):
@@ -168,7 +168,7 @@ def test_without_edges_or_times_some_are_left_out():
     assert not is_applicable(Candidate.parse("gsmp"), bare)
 
 
-def test_what_asks_the_model_more_often_costs_more(graph):
+def test_parts_that_call_the_model_more_often_cost_more(graph):
     size = Size.of(Pipeline(**OPTIONS).inputs(graph))
     price = {
         text: cost(Candidate.parse(text), size, "sign")

@@ -244,6 +244,7 @@ def test_without_dask_the_sentence_says_what_to_install(place, monkeypatch):
         Dask("tcp://127.0.0.1:1", place).hops([step_of(100, 500)], np.ones((100, 3), np.float32))
 
 
+@pytest.mark.usefixtures("without_page")
 def test_the_main_job_on_a_cluster_of_processes_survives_the_death_of_a_worker(tmp_path, started):
     """The three commands of docs/tutorial-cluster.md.
 

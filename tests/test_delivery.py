@@ -356,7 +356,15 @@ LAYERS = {
     "GeneralConv": lambda: pyg.GeneralConv(F, 6, in_edge_channels=1),
     "GraphConv": lambda: pyg.GraphConv(F, 6),
     "HANConv": lambda: pyg.HANConv(F, 6, META),
-    "HEATConv": lambda: pyg.HEATConv(F, 6, 1, 2, 3, 1, 3),
+    "HEATConv": lambda: pyg.HEATConv(
+        F,
+        6,
+        num_node_types=1,
+        num_edge_types=2,
+        edge_type_emb_dim=3,
+        edge_dim=1,
+        edge_attr_emb_dim=3,
+    ),
     "HGTConv": lambda: pyg.HGTConv(F, 6, META),
     "LEConv": lambda: pyg.LEConv(F, 6),
     "LGConv": lambda: pyg.LGConv(),
@@ -478,7 +486,7 @@ def test_every_layer_receives_dropped_and_repeated_edges(name):
 # --- check_delivery: models
 
 
-def test_warning_names_the_layer_and_the_cure():
+def test_warning_names_the_layer_and_the_remedy():
     model = pyg.GraphSAGE(F, 8, num_layers=2)
     with pytest.warns(DeliveryWarning) as caught:
         findings = check_delivery(model, PMP()(graph()))
@@ -593,7 +601,7 @@ def test_model_is_left_as_it_was_when_call_fails():
     assert not any(layer._forward_hooks for layer in model.modules())
 
 
-def test_running_finds_a_wrapper_that_keeps_the_weights_back():
+def test_running_finds_a_wrapper_that_drops_the_weights():
     model, data = pyg.DirGNNConv(pyg.GraphConv(F, 6)), PMP()(graph())
     assert quiet(model, data) == []
     findings = quiet(model, data, lambda d: model(d.x, d.edge_index))

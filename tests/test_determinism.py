@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
@@ -16,6 +17,13 @@ from impact_gnn._native import one_thread
 from impact_gnn.cli import app
 
 SIZE = 1200
+# The page of the report is not drawn: it takes seconds, and this test reads the predictions.
+COMMAND = """
+from impact_gnn.cli import app
+from impact_gnn.report import page
+page.render = lambda *_, **__: "page"
+app()
+"""
 TRIED = ["--candidates", "plain,pmp+center+labels,trees:labels", "--folds", "1", "--seeds", "1"]
 
 
@@ -54,7 +62,7 @@ def predictions(where, threads):
         names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         counts = dict.fromkeys(names, str(threads))
         done = subprocess.run(
-            [sys.executable, "-m", "impact_gnn", *arguments],
+            [sys.executable, "-c", COMMAND, *arguments],
             # Tests run in parallel: threads that wait actively would take the core they wait for.
             env=os.environ | counts | {"OMP_WAIT_POLICY": "passive"},
             capture_output=True,
@@ -65,6 +73,7 @@ def predictions(where, threads):
     return (where / "out" / "predictions.csv").read_bytes()
 
 
+@pytest.mark.usefixtures("without_page")
 def test_predictions_do_not_depend_on_order_or_threads(tmp_path):
     tables = []
     for threads, seed in ((1, None), (2, 3)):

@@ -206,7 +206,11 @@ def test_pair_counts_equal_a_loop_over_the_edges():
         own, other = graph.y[target], graph.y[source]
         if own < 0 or other < 0:
             continue
-        group = 0 if own == other else 1 if other == pairs.strongest[own] else 2
+        group = 2
+        if other == pairs.strongest[own]:
+            group = 1
+        if other == own:
+            group = 0
         counts[own, group, graph.time[target], graph.time[source]] += 1
     np.testing.assert_array_equal(pairs.counts, counts)
 
@@ -278,7 +282,7 @@ def _random_labels(seed):
         (0.3, 0.0, 0.5, "not testable"),
     ],
 )
-def test_verdicts(value, low, high, expected):
+def test_statuses_follow_from_value_and_interval(value, low, high, expected):
     assert judge(value, low, high, small=0.05, large=0.12) == expected
 
 
@@ -429,7 +433,7 @@ def test_one_class(graph):
     assert statuses(result)[:2] == ["not testable", "not testable"]
 
 
-def test_a_handful_of_nodes():
+def test_few_nodes():
     rng = np.random.default_rng(0)
     for seed in range(8):
         size = int(rng.integers(3, 12))

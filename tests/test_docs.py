@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import impact_gnn
+from impact_gnn.backtesting.effort import EFFORTS, Effort
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -45,6 +46,8 @@ WITH_CODE = [page for page in PAGES if any(info == "python" for _, info, _ in bl
 def test_snippets_run_and_print_what_the_page_shows(page, tmp_path, monkeypatch):
     """All python blocks of a page in one namespace; a text block right after one is its output."""
     monkeypatch.chdir(tmp_path)
+    # A quick search as the pages request it, with fewer candidates: no page shows its numbers.
+    monkeypatch.setitem(EFFORTS, "quick", Effort(1, 1, 1))
     (tmp_path / "examples").symlink_to(ROOT / "examples")  # as in a checkout
     namespace = {"__name__": "page"}
     snippets = blocks(page)

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn import _files, _progress
 from impact_gnn.backtesting import EFFORTS, search
 from impact_gnn.backtesting.effort import Effort
 from impact_gnn.estimators import Ensemble, Pipeline
 from impact_gnn.graph import graph_digest
-from test_cli import here
 
 # of all events; with IMPACT_KILLS=all, all
 KILLS = {
@@ -187,20 +187,25 @@ def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):
     def spent(reading, **options):
         watcher = _progress.Watcher()
         now[0] += reading
-        named = ["prior:plain", "linear:plain"]
         tested = ig.backtest(
-            graph, candidates=named, folds=2, budget=100, progress=watcher, **options
+            graph,
+            candidates=["prior:plain", "linear:plain"],
+            pipeline=Pipeline(hidden=4, epochs=2),
+            folds=2,
+            budget=100,
+            progress=watcher,
+            **options,
         )
         return watcher.seconds, tested.finished
 
-    assert spent(0) == (70, True)  # six fits and one that watches a model growing old
+    assert spent(0) == (70, True)  # six fits and one that measures accuracy by horizon
     assert spent(50) == (100, False)
     assert spent(0, refits=2) == (40, False)  # three candidates, twice: 60 more
     assert spent(95, refits=2) == (105, False)  # one fit always runs
 
 
-def test_without_a_budget_no_clock_has_a_say(graph, monkeypatch):
-    monkeypatch.setitem(EFFORTS, "quick", Effort(4, 1, 1))
+def test_without_a_budget_the_clock_changes_nothing(graph, monkeypatch):
+    monkeypatch.setitem(EFFORTS, "quick", Effort(1, 1, 1))
     pipeline = Pipeline("linear", epochs=2)
     fast = ig.backtest(graph, effort="quick", pipeline=pipeline)
     monkeypatch.setattr(

@@ -116,7 +116,7 @@ def test_nothing_from_the_cutoff_on_moves_a_byte():
     assert np.abs(after["paper"][past.num_nodes :]).sum(1).all()  # later nodes have a place, too
 
 
-def test_who_comes_later_is_placed_by_neighbours_as_the_others_are():
+def test_later_nodes_are_embedded_by_their_neighbours():
     graph = author_graph()
     x = spectral(graph, CUT, width=4)
     matrix, _, _, tau = dense(graph, CUT)
@@ -178,7 +178,7 @@ def test_pipelines_with_embeddings_see_no_hidden_label_and_come_back_from_disk(
 
 
 def test_a_fitted_pipeline_reads_later_graphs_by_the_embedding_of_its_fit():
-    """With a later cutoff the places of nodes are still those that the model has learned from."""
+    """With a later cutoff, nodes keep the embedding that the model was trained on."""
     graph = author_graph()
     p = Pipeline("linear", embed="spectral", cutoff=CUT - 1, epochs=4).fit(graph)
     later = p.inputs(graph.masked(CUT))

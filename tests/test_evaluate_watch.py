@@ -185,7 +185,7 @@ def test_with_the_graph_the_selection_is_compared_with_the_baseline(copied, done
 def test_nodes_after_the_run_are_not_model_inputs(copied):
     """The graph has grown by a period and edges to it.
 
-    Both are judged on the graph as the run saw it.
+    Both are evaluated on the graph of the run.
     """
     then, g = evaluate(copied, graph()), graph()
     rng = np.random.default_rng(0)
@@ -336,7 +336,7 @@ def test_a_summary_in_a_notebook(done):
         lost.predictions  # noqa: B018
 
 
-def test_uncertain_and_unusual_nodes_are_listed(done):
+def test_uncertain_and_outlying_nodes_are_listed(done):
     summary, table = done[1], done[1].predictions
     unsure = summary.prediction_summary.unsure
     assert [one.probability for one in unsure] == sorted(table["probability"])[:5]

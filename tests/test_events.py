@@ -6,10 +6,10 @@ import pytest
 from sklearn.metrics import log_loss
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn.checks import InputError
 from impact_gnn.data.files import convert_graph
 from impact_gnn.estimators import Pipeline
-from test_cli import here
 
 
 def football(num_teams=16, years=7, rounds=25, seed=0):
@@ -240,7 +240,7 @@ EVENTS = {
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_history_predicts_events_better_than_neighbours_do(name):
-    """On the last fold before the cutoff, by log-loss; nothing after the cutoff is looked at."""
+    """On the last fold before the cutoff, by log-loss; nothing after the cutoff is read."""
     table, roles, cutoff = EVENTS[name]
     graph = ig.from_tables(table, quiet=True, **roles)
     targets = graph.time >= graph.when(cutoff)

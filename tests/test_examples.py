@@ -11,21 +11,20 @@ from pathlib import Path
 import nbclient
 import nbformat
 import pytest
-from typer.testing import CliRunner
 
 import impact_gnn as ig
-from impact_gnn.cli import app
+from commands import here
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
 SMALL = 500_000  # bytes of a folder
-RUN = ["--candidates", "plain,labels", "--folds", "1", "--effort", "quick"]
-FAST = 'candidates=["labels"], folds=1, seeds=1'
+RUN = ["--candidates", "plain,labels", "--model", "linear", "--folds", "1", "--seeds", "1"]
+FAST = 'candidates=["labels"], model="linear", folds=1, seeds=1'
 
 
-def impact(*arguments):
-    """The output of the command, in this process: a new one would import torch again."""
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+def impact(*arguments, **options):
+    """The output of a command that succeeds."""
+    done = here(*arguments, **options)
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -65,7 +64,7 @@ def test_labels_of_the_examples_are_as_the_pages_say():
 )
 def test_an_example_runs_and_is_predicted_again(name, nodes, periods, options, tmp_path):
     out = tmp_path / "out"
-    output = impact("run", EXAMPLES / name, "--out", out, *RUN, *options)
+    output = impact("run", EXAMPLES / name, *RUN, *options, out=out)
     assert "Predictions:" in output
     predicted = rows(out / "predictions.csv")
     unknown = [
@@ -81,7 +80,7 @@ def test_an_example_runs_and_is_predicted_again(name, nodes, periods, options, t
 
 
 def test_the_notebook_runs_and_ends_with_the_report(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))  # of the kernel
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))  # for the kernel
     notebook = nbformat.read(EXAMPLES / "articles.ipynb", as_version=4)
     nbformat.validate(notebook)
     assert (EXAMPLES / "articles.ipynb").stat().st_size < 1_500_000

@@ -75,8 +75,8 @@ def fitted(graph, model, method, **options):
     )
 
 
-def strangers(explanation):
-    """Neighbours without the node itself, which is reached by paths there and back."""
+def other_nodes(explanation):
+    """Neighbours without the node itself, which paths there and back reach."""
     return [
         one
         for one in explanation.neighbours
@@ -244,10 +244,10 @@ def split_is_whole(p, graph):
         ("gcn", "pmp+labels"),
     ],
 )
-def test_without_a_neighbour_is_what_the_graph_without_its_edges_says(graph, model, method):
+def test_without_a_neighbour_equals_the_prediction_without_its_edges(graph, model, method):
     p = fitted(graph, model, method)
     explanation = explain(p, graph, f"P{p.targets(graph)[5]}", most=4)
-    for one in strangers(explanation):
+    for one in other_nodes(explanation):
         probabilities = p.predict_proba(without_edges(graph, "node", int(one.id[1:])))[5]
         assert one.without == pytest.approx(probabilities["abc".index(explanation.label)], abs=1e-5)
 
@@ -255,7 +255,7 @@ def test_without_a_neighbour_is_what_the_graph_without_its_edges_says(graph, mod
 def test_without_a_node_of_any_type_along_metapaths(papers):
     p = fitted(papers, "linear", "pmp+ends+labels")
     explanation = explain(p, papers, p.targets(papers)[2], most=3)
-    for one in strangers(explanation):
+    for one in other_nodes(explanation):
         probabilities = p.predict_proba(without_edges(papers, one.kind, int(one.id)))[2]
         assert one.without == pytest.approx(probabilities[int(explanation.label)], abs=1e-5)
 
@@ -264,9 +264,7 @@ def test_without_a_node_of_any_type_along_metapaths(papers):
     ("model", "rest"), [("linear", "+labels"), ("trees", "+snapshot+labels"), ("gcn", "")]
 )
 @pytest.mark.parametrize("weighting", ["pmp", "gsmp"])
-def test_with_plain_weights_is_what_the_fitted_model_says_of_plain_hops(
-    graph, model, weighting, rest
-):
+def test_with_plain_weights_equals_the_prediction_from_plain_hops(graph, model, weighting, rest):
     p = fitted(graph, model, f"{weighting}{rest}")
     explanation = explain(p, graph, f"P{p.targets(graph)[5]}")
     p.method = Method.parse(f"plain{rest}")
@@ -334,7 +332,7 @@ def test_projections_are_not_split_and_a_note_says_so(papers):
     assert explanation == explain(p, ig.to_pyg(papers), p.targets(papers)[0])
 
 
-def test_words_are_the_users_own():
+def test_explanations_use_the_names_of_the_user():
     rng = np.random.default_rng(0)
     nodes = pd.DataFrame(
         {

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn.checks import InputError
 from impact_gnn.data.files import convert_graph
-from test_cli import here
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import impact_gnn as ig
 from fuzzing import seeds
 from impact_gnn.checks import InputError
 
-ROWS, EACH = 30, 150
+ROWS, EACH = 30, 100
 
 NODES = "id,time,label,a,b,c,d\n" + "".join(
     f"n{i},20{10 + i % 8}-0{1 + i % 9}-1{i % 10},{['x', 'y', ''][i % 3]},{i / 7},{i % 4},w{i % 3} "
@@ -141,7 +141,7 @@ PAST = json.loads(Path(__file__).with_name("corpus.json").read_text())
 
 
 @pytest.mark.parametrize("case", PAST, ids=lambda case: case["what"])
-def test_what_failed_once(tmp_path, case):
+def test_inputs_that_once_failed(tmp_path, case):
     for name in ("nodes", "edges"):
         (tmp_path / f"{name}.csv").write_text(case[name])
     assert outcome(tmp_path) == case["outcome"]

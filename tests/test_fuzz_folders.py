@@ -15,12 +15,12 @@ import pandas as pd
 import pytest
 
 import impact_gnn as ig
+from commands import here
 from fuzzing import seeds
 from impact_gnn import _files
 from impact_gnn.checks import InputError
 from impact_gnn.data.sources import database
 from impact_gnn.report import page
-from test_cli import here
 from test_damaged_files import changed_bytes, changed_json
 from test_user_files import snapshot
 

@@ -80,7 +80,7 @@ def test_explicit_rounds_are_used_unchanged(task):
         assert fitted(name, hops, label, everything, rounds=7).rounds == 7
 
 
-def test_prior_is_the_shares(task):
+def test_prior_predicts_the_class_proportions(task):
     hops, label = task
     probabilities = fitted("prior", hops, label).probabilities(hops, REST)
     assert probabilities[0] == pytest.approx(np.bincount(label[SPLIT.train]) / 300)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn._codec import encode
 from impact_gnn.audit import scrambled
 from impact_gnn.estimators import MODELS, Pipeline, reads_graph
 from reproduction.hetero_tsbm import hetero_tsbm
-from test_cli import here
 
 CUTOFF = 6
 NAMES = ["m-early", "p-usual", "r-late"]
@@ -108,7 +108,7 @@ LEARNING = ("run", "predict", "report", "diagnose", "backtest")
 
 
 @pytest.mark.parametrize(("kind", "commands"), [("one type", LEARNING), ("hetero", LEARNING[:2])])
-def test_no_command_notices_labels_of_targets(kind, commands, tmp_path):
+def test_no_command_depends_on_labels_of_targets(kind, commands, tmp_path):
     g, results = graph_of(kind), []
     for name, each in {"0": g, "1": other_labels(g)}.items():
         each.save(tmp_path / name / "graph")
@@ -181,7 +181,7 @@ FITS += [("one type", "gcn", "eerm+gsmp"), ("one type", "sage", "eerm+cmd+vrex+k
 
 
 @pytest.mark.parametrize(("kind", "model", "method"), FITS)
-def test_no_fit_notices_labels_of_targets(kind, model, method, tmp_path):
+def test_no_fit_depends_on_labels_of_targets(kind, model, method, tmp_path):
     g, results = graph_of(kind), []
     for name, each in {"0": g, "1": other_labels(g)}.items():
         pipeline = Pipeline(model, method, cutoff=CUTOFF, hidden=4, epochs=2, device="cpu").fit(
@@ -338,11 +338,11 @@ def test_untimed_nodes_are_known_through_edges_that_exist_by_then():
     assert [mask.tolist() for mask in known[2]] == [[1, 1, 0, 1], [1, 0, 0]]
     assert g.upto(1).relations["author", "lives", "institute"].edge_index.tolist() == [[0], [0]]
     assert known[3][0] is None  # all of them
-    assert known[3][1].tolist() == [1, 1, 0]  # nothing ever names the last
+    assert known[3][1].tolist() == [1, 1, 0]  # no edge names the last
     assert g.masked(2).nodes["author"].encoder.parts[0].high[0] < 300
 
 
-def test_a_type_that_nothing_is_known_of_teaches_nothing():
+def test_a_type_without_known_nodes_has_no_effect():
     nodes, writes, lives = author_tables()
     there = [a for a, t in zip(writes["source"], nodes["paper"]["time"], strict=True) if t >= 6]
     later = {"source": there, "target": writes["target"][-len(there) :]}
@@ -419,7 +419,7 @@ HIDDEN_LABELS = {
 
 
 @pytest.mark.parametrize("embed", ["none", "spectral"])
-def test_no_fold_of_several_types_notices_labels_of_targets(embed):
+def test_no_fold_of_several_types_depends_on_labels_of_targets(embed):
     """Labels reach papers through authors without a time.
 
     The history of an author is that before a cutoff.

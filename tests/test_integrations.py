@@ -40,7 +40,7 @@ def test_run_takes_pyg(graph, done):
 # -- the card
 
 
-def test_the_card_says_what_people_ask(done):
+def test_the_model_card_has_its_sections_and_figures(done):
     summary, out = done
     text = (out / "model" / "README.md").read_text(encoding="utf-8")
     heads = [line for line in text.splitlines() if line.startswith("## ")]
@@ -65,7 +65,7 @@ def test_the_card_says_what_people_ask(done):
     assert f"impact_gnn {ig.__version__}" in text
 
 
-def test_what_it_says_about_loading_works(graph, done, monkeypatch):
+def test_the_loading_code_of_the_model_card_runs(graph, done, monkeypatch):
     _, out = done
     code = (
         (out / "model" / "README.md")
@@ -80,7 +80,7 @@ def test_what_it_says_about_loading_works(graph, done, monkeypatch):
     assert len(names["label"]) == len(names["node"]) == int((graph.time >= 4).sum())
 
 
-def test_it_is_sealed_with_the_model(done):
+def test_the_model_card_is_sealed_with_the_model(done):
     _, out = done
     file = out / "model" / "README.md"
     content = file.read_bytes()

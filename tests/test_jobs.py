@@ -22,7 +22,7 @@ def graph():
     return ig.tsbm(num_nodes=500, num_times=6, num_labels=3, feature_std=1, seed=0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def part_from_outside():
     """A weighting that other processes know only because the task brings it along."""
     register(
@@ -48,11 +48,15 @@ def assert_same(ours, theirs):
     assert ours.rows == theirs.rows
 
 
+@pytest.fixture(scope="module")
+def in_one_process(graph, part_from_outside):
+    return search(graph, jobs=1)
+
+
 @needs_two_cores
-def test_processes_do_not_change_a_back_test(graph, part_from_outside):
-    one = search(graph, jobs=1)
-    assert {row.num_fits for row in one.rows} == {2}
-    assert_same(one, search(graph, jobs=2))
+def test_processes_do_not_change_a_back_test(graph, in_one_process):
+    assert {row.num_fits for row in in_one_process.rows} == {2}
+    assert_same(in_one_process, search(graph, jobs=2))
 
 
 @pytest.mark.usefixtures("without_page")
@@ -121,7 +125,7 @@ def test_work_ends_when_no_task_may_start():
     assert started == [0, 1, 2, 3]
 
 
-def test_the_search_runs_on_a_cluster(graph, tmp_path, part_from_outside):
+def test_the_search_runs_on_a_cluster(graph, tmp_path, in_one_process):
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(
@@ -133,7 +137,7 @@ def test_the_search_runs_on_a_cluster(graph, tmp_path, part_from_outside):
         pids = set(client.run(os.getpid).values())
         on_cluster = search(graph, jobs=2, engine=engine)
         assert pids == set(client.run(os.getpid).values())
-    assert_same(search(graph, jobs=1), on_cluster)
+    assert_same(in_one_process, on_cluster)
 
 
 class TwoCores(ig.engines.Memory):

@@ -22,7 +22,7 @@ def targets(count=20000):
     return np.repeat(np.arange(4), np.round(count * (NEW @ LIKELIHOOD)).astype(int))
 
 
-def test_em_finds_the_shares_and_bayes_rule_the_probabilities():
+def test_em_recovers_class_proportions_and_bayes_rule_the_probabilities():
     probabilities = posterior(OLD)[targets()]
     estimate = saerens(probabilities, OLD, steps=100_000, tolerance=1e-14)
     np.testing.assert_allclose(estimate, NEW, atol=1e-4)
@@ -51,7 +51,7 @@ def test_nothing_moves_where_nothing_has_moved():
     np.testing.assert_array_equal(saerens(posterior(OLD)[:0], OLD), OLD)
 
 
-def test_bbse_finds_the_shares_from_confusion():
+def test_bbse_recovers_class_proportions_from_confusion():
     guess = posterior(OLD).argmax(1)
     joint = np.zeros((3, 3))
     for y in range(3):
@@ -69,7 +69,7 @@ def test_confusion_is_counted_as_in_a_loop():
     np.testing.assert_array_equal(confusion_of(guesses, truth, 3), wanted)
 
 
-def test_a_class_that_is_never_predicted_keeps_its_share():
+def test_a_class_that_is_never_predicted_keeps_its_proportion():
     confusion = np.array([[40.0, 5, 5], [5, 40, 5], [0, 0, 0]])  # the third is taken for the others
     estimate = bbse(confusion, np.repeat([0, 1], 50))
     assert estimate.sum() == pytest.approx(1)
@@ -77,7 +77,7 @@ def test_a_class_that_is_never_predicted_keeps_its_share():
     assert (bbse(confusion, np.zeros(10, int)) >= 0).all()
 
 
-def test_classes_nobody_knew_stay_out():
+def test_classes_without_training_labels_stay_at_zero():
     probabilities, prior = np.array([[0.6, 0.4, 0.0], [0.5, 0.5, 0.0]]), np.array([0.5, 0.5, 0.0])
     estimate = saerens(probabilities, prior)
     assert estimate[2] == 0

@@ -79,24 +79,24 @@ def test_competing_methods_learn_from_the_past_alone(name, kind, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["logistic", "gcn", "label-propagation"])
-def test_rivals_do_without_features(name):
+def test_competing_methods_work_without_features(name):
     graph = one_type()
     bare = ig.TemporalGraph(y=graph.y, time=graph.time, edge_index=graph.edge_index)
     assert rivals.RIVALS[name](bare.masked(CUTOFF), 0).shape == (30, 3)
 
 
-def test_the_past_is_chosen_by_its_last_periods():
+def test_the_last_labelled_periods_are_the_validation_rows():
     y, time = np.arange(40) % 2, np.repeat([0, 1, 2, 3, 4], [10, 17, 2, 1, 10])
     view = ig.TemporalGraph(y=y, time=time, edge_index=np.zeros((2, 0), int)).masked(4)
-    past, held_out = rivals.hold_out(view)
-    assert past.cutoff == 2  # time 3 alone holds 1 of 30 labels
-    assert held_out.rows.tolist() == [27, 28, 29]
+    past, validation = rivals.hold_out(view)
+    assert past.cutoff == 2  # time 3 alone has 1 of 30 labels
+    assert validation.rows.tolist() == [27, 28, 29]
     assert (past.y[27:] == -1).all()
     with pytest.raises(InputError, match="use labels of at least two"):
         rivals.hold_out(view.masked(1))
 
 
-def test_the_graph_between_targets_is_that_of_the_loop():
+def test_the_graph_between_targets_equals_the_loop():
     view = several_types().masked(CUTOFF)
     expected = np.zeros((view.num_nodes, view.num_nodes))
     for (source, _, target), part in view.relations.items():
@@ -118,7 +118,7 @@ def test_the_graph_between_targets_is_that_of_the_loop():
     np.testing.assert_allclose(rivals.own_graph(view).toarray(), expected, rtol=1e-5)
 
 
-def test_a_cell_is_scored_after_the_method_has_answered(tmp_path, monkeypatch):
+def test_a_cell_is_scored_after_the_method_has_predicted(tmp_path, monkeypatch):
     graph = one_type()
     graph.save(tmp_path / "small")
 
@@ -156,7 +156,7 @@ def test_a_rerun_continues_and_the_page_says_why_a_cell_is_empty(tmp_path, monke
         (["logistic", "large", "label-propagation"], 4),
     ):
         board = leaderboard.leaderboard(tmp_path / "out", root=tmp_path / "data", rivals=chosen)
-        assert len(calls) == count  # what could not run is tried again
+        assert len(calls) == count  # cells that could not run are tried again
     page = board.markdown()
     assert [arguments[2] for arguments in calls] == [
         "logistic",
@@ -169,7 +169,7 @@ def test_a_rerun_continues_and_the_page_says_why_a_cell_is_empty(tmp_path, monke
     assert "other/table.npz was left out: " in page
 
 
-def test_the_page_compares_ours_with_every_rival():
+def test_the_page_compares_ours_with_every_competing_method():
     truth = np.tile([0, 1], 20)
     right, half = np.eye(2)[truth], np.eye(2)[np.zeros(40, int)]
     sets, candidates = np.ones((40, 2), bool), {"a": right, "b": half}
@@ -210,7 +210,7 @@ def test_the_page_compares_ours_with_every_rival():
         assert line in page
 
 
-def test_the_page_of_rivals_holds_each_against_plain():
+def test_the_page_of_competing_methods_compares_each_with_plain():
     truth = np.tile([0, 1], 20)
     outcomes = {
         "plain": np.eye(2)[np.zeros(40, int)],
@@ -294,7 +294,7 @@ def test_the_command_gives_every_cell_a_process_of_its_own(tmp_path, capsys):
     assert "| label-propagation |" in capsys.readouterr().out
 
 
-def test_ours_alone_is_run_without_any_rival(tmp_path, monkeypatch):
+def test_ours_alone_runs_no_competing_method(tmp_path, monkeypatch):
     one_type().save(tmp_path / "data" / "small")
     asked = []
     record = Record(

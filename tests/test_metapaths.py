@@ -224,7 +224,7 @@ def test_only_the_ends_correct_a_way_through_untimed_nodes():
     )
 
 
-def test_mmp_on_the_ends_does_not_hear_the_future():
+def test_mmp_on_the_ends_receives_nothing_from_the_future():
     graph = academic(5)
     before = metapath_hops(graph, weighting="mmp", metapath_weighting="ends")
     changed = np.where((graph.time == 6)[:, None], 100.0, graph.x)

@@ -110,7 +110,7 @@ def test_the_error_of_a_difference_is_that_of_the_bootstrap(metric, classes):
     assert error == pytest.approx(np.std(again), rel=0.15)
 
 
-def test_labels_that_suit_the_metric():
+def test_labels_are_those_that_maximise_the_metric():
     probabilities, prior = np.array([[0.7, 0.25, 0.05]]), np.array([0.9, 0.1, 0.0])
     assert [Scoring(name, tuple(prior)).labels(probabilities)[0] for name in METRICS] == [
         *[0, 1, 1, 0, 0],
@@ -124,7 +124,7 @@ def test_labels_that_suit_the_metric():
     )  # a class without labels has no estimate
 
 
-def test_balanced_weights_make_classes_count_the_same_and_honest_probabilities_take_it_back():
+def test_balanced_weights_count_classes_equally_and_probabilities_are_corrected():
     scoring = Scoring(prior=(0.75, 0.25, 0.0), balanced=True)
     weight = scoring.weights(np.array([0, 0, 0, 1, -1]))
     assert weight.tolist() == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2, 1])
@@ -244,7 +244,7 @@ def test_a_fitted_pipeline_keeps_its_metric(fraud, tmp_path):
 
 
 def test_candidates_are_ranked_by_the_metric():
-    """One is bold and right about the many, the other finds the few."""
+    """One is confident and right on the frequent class, the other detects the rare one."""
     truth = np.repeat([0, 1], [90, 10])
     many, few = np.tile([0.99, 0.01], (100, 1)), np.where(truth[:, None] == [0, 1], 0.95, 0.05)
     few[:60] = [0.4, 0.6]
@@ -265,7 +265,7 @@ def test_candidates_are_ranked_by_the_metric():
     assert order["balanced-accuracy"] == order["average-precision"] == ["labels", "plain"]
 
 
-def test_how_far_labels_lean_is_learned_from_the_past():
+def test_the_tilt_of_labels_is_fitted_to_the_past():
     rng = np.random.default_rng(0)
     folds = []
     for _ in range(2):
@@ -275,9 +275,9 @@ def test_how_far_labels_lean_is_learned_from_the_past():
         folds.append(
             OutOfFold(np.c_[1 - probabilities, probabilities], truth, np.array([0.95, 0.05]))
         )
-    leaning = {metric: fit_calibration(folds, metric=metric).tilt for metric in METRICS}
-    assert leaning["accuracy"] == leaning["log-loss"] == leaning["average-precision"] == 0
-    assert 0 < leaning["macro-f1"] < leaning["balanced-accuracy"]
+    tilt = {metric: fit_calibration(folds, metric=metric).tilt for metric in METRICS}
+    assert tilt["accuracy"] == tilt["log-loss"] == tilt["average-precision"] == 0
+    assert 0 < tilt["macro-f1"] < tilt["balanced-accuracy"]
     assert (
         fit_calibration(folds, metric="macro-f1").temperature == fit_calibration(folds).temperature
     )
@@ -317,7 +317,7 @@ def test_a_run_for_a_rare_class_finds_it(fraud, runs):
         assert (check.score, check.plain_score) == (check.accuracy, check.plain)
 
 
-def test_the_table_holds_the_labels_that_suit_the_metric(fraud, runs):
+def test_the_table_has_the_labels_that_maximise_the_metric(fraud, runs):
     out, summaries = runs
     for metric, summary in summaries.items():
         model = Ensemble.load(out / metric / "model")
@@ -345,12 +345,11 @@ def test_the_report_names_the_metric(runs):
         "difference to the baseline, points of balanced accuracy",
         "the most recent first: balanced accuracy, then",
     ]
-    leaning = "Rare classes are favoured"
     for words in (
         *named,
         "best candidates by balanced accuracy",
         "ranked by balanced accuracy",
-        leaning,
+        "Rare classes are favoured",
     ):
         assert words in text
     assert "balanced accuracy" not in (out / "accuracy" / "report.html").read_text(encoding="utf-8")
@@ -397,7 +396,7 @@ def test_the_decision_names_the_metric(metric, sentence):
     assert f"differs by +2.0 {METRICS[metric].unit} (95% CI +1.0 to +3.0, 2 folds)." in decision
 
 
-def test_a_past_too_short_still_gives_labels_that_suit():
+def test_without_a_back_test_labels_still_follow_the_metric():
     assert BacktestResult.without_folds("quick").calibration.tilt == 0.0
     short = BacktestResult.without_folds("quick", "balanced-accuracy")
     assert (short.metric, short.calibration.tilt) == ("balanced-accuracy", 1.0)

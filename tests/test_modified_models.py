@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 import impact_gnn as ig
+from commands import here
 from fuzzing import seeds
 from impact_gnn import _files
 from impact_gnn.estimators import Ensemble, Pipeline
-from test_cli import here
 from test_damaged_files import changed_json
 
 

@@ -252,7 +252,7 @@ def test_ensembles(second):
     assert bool(ensemble.reach(graph).whole_graph) == (second == "sign")
 
 
-def test_inputs_of_before_serve_some_nodes():
+def test_earlier_inputs_are_reused_for_some_nodes():
     graph = GRAPHS["one type"]
     model = fitted(graph, "sign", "center+shift")
     inputs = model.inputs(model.fitted.schema.adapted(graph, 4))

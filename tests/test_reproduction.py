@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import impact_gnn as ig
+from commands import words_of
 from impact_gnn.checks import InputError
 from impact_gnn.estimators import Method
 from impact_gnn.nn import GCN, Propagation
@@ -768,9 +769,9 @@ def test_work_off_keeps_the_order_of_tasks(tmp_path):
 # Commands
 
 
-def outcome(capsys, *arguments):
+def outcome(capsys, *arguments, **options):
     with pytest.raises(SystemExit) as stopped:
-        cli.main(list(arguments))
+        cli.main(words_of(*arguments, **options))
     printed = capsys.readouterr()
     return stopped.value.code, printed.out + printed.err
 
@@ -779,22 +780,14 @@ def test_commands(tmp_path, capsys, monkeypatch):
     code, text = outcome(
         capsys,
         "table3",
-        "--graphs",
-        "2",
-        "--models",
-        "sgc",
-        "--rows",
-        "fixed",
-        "--columns",
-        "pmp",
-        "--nodes",
-        "200",
-        "--epochs",
-        "2",
-        "--workers",
-        "1",
-        "--out",
-        str(tmp_path),
+        graphs=2,
+        models="sgc",
+        rows="fixed",
+        columns="pmp",
+        nodes=200,
+        epochs=2,
+        workers=1,
+        out=tmp_path,
     )
     assert code == 0
     assert "## SGC, released" in text
@@ -803,9 +796,7 @@ def test_commands(tmp_path, capsys, monkeypatch):
         == "table3"
     )
     monkeypatch.setattr("reproduction.studies.STUDIES", {"small": study(Guess())})
-    code, text = outcome(
-        capsys, "table2", "--dataset", "small", "--methods", "pmp", "--out", str(tmp_path)
-    )
+    code, text = outcome(capsys, "table2", dataset="small", methods="pmp", out=tmp_path)
     assert (code, "A small one" in text) == (0, True)
     assert (tmp_path / "table2-small.csv").is_file()
 

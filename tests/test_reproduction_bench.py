@@ -104,4 +104,6 @@ def test_small_ones(monkeypatch):
 
 def test_a_child_that_fails_is_one_sentence():
     with pytest.raises(bench.InputError, match=r"nobody failed: .*nowhere"):
-        bench.in_process(outofcore.contest, "nobody", "/nowhere", "/nowhere", 1, 1)
+        bench.in_process(
+            outofcore.contest, "nobody", graph="/nowhere", work="/nowhere", cap=1, hops=1
+        )

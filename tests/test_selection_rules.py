@@ -39,7 +39,7 @@ def test_every_rule_is_scored_on_a_window_it_did_not_see(folder):
     assert chosen.lines[-1][0] == "mean regret, points"
 
 
-def test_labels_of_the_newest_window_do_not_bear_on_a_choice(folder):
+def test_labels_of_the_newest_window_do_not_change_the_selection(folder):
     past = rules.Past.of(folder / "runs" / "small-quick", "small", folder / "graphs")
     before = {name: rule(past.older()) for name, rule in rules.RULES.items()}
     newest = str(past.windows[-1])

@@ -150,7 +150,7 @@ def test_arguments_that_do_not_fit_are_refused_first(graph, tmp_path):
         smoothing_paths(graph, "plain", Disk(tmp_path, memory="1kB"))
 
 
-def test_no_way_between_targets_is_refused_and_no_edge_is_nothing_to_hear():
+def test_unconnected_targets_are_refused_and_a_graph_without_edges_is_not():
     nodes = {
         "a": {"x": np.ones((4, 1)), "y": [0, 1, 0, 1], "time": [0, 0, 1, 1]},
         "b": {"num_nodes": 2},

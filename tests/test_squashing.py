@@ -73,7 +73,7 @@ def squashed(iteration, messages):
 def test_projections_are_sparse_keep_lengths_and_differ_between_iterations():
     """Entries are ±√3 or 0, in thirds, over √width.
 
-    The length of a projected row stays what it was, on the average.
+    The length of a projected row stays what it was, on average.
     """
     matrix = _Squashing(None, 400, 3, None).matrix
     one = matrix("a-w-p", 300, 1) * np.sqrt(400)

@@ -301,7 +301,7 @@ def test_columns_rows_and_classes_in_another_order_give_the_same_predictions(tmp
     assert np.allclose([predicted[k] for k in expected], list(expected.values()), atol=1e-5)
 
 
-def test_predict_says_what_it_does_not_know_and_refuses_what_it_needs(tmp_path):
+def test_predict_notes_unknown_columns_and_refuses_missing_ones(tmp_path):
     g = ig.from_tables(*tables(), **ROLES)
     p = ig.Pipeline(method="labels", epochs=3, hidden=8).fit(g)
     papers, citations = tables()
@@ -597,7 +597,7 @@ def test_a_toml_that_cannot_be(tmp_path, text, sentence):
         ig.load(folder)
 
 
-# -- what once went wrong without a word
+# -- regressions: errors that were once silent
 
 
 def small(nodes=None, edges=None, **options):
@@ -707,7 +707,7 @@ def test_durations_in_any_unit_and_columns_that_are_empty_next_time():
     p = ig.Pipeline(epochs=3, hidden=8).fit(g)
     other = ig.from_tables(nodes | {"wait": nodes["wait"].astype("m8[ms]")}, edges, quiet=True)
     assert np.array_equal(p.predict_proba(other), p.predict_proba(g))
-    # left out by itself, known to the model
+    # dropped on reading, known to the model
     empty = ig.from_tables(nodes | {"kind": [None] * size}, edges, quiet=True)
     assert np.isfinite(p.predict_proba(empty)).all()
     assert p.fitted.schema.notes(empty, p.fitted.cutoff) == [
@@ -833,7 +833,7 @@ def test_ids_that_look_like_dates_stay_as_they_are(tmp_path):
 
 @pytest.mark.parametrize("name", ["p.csv", "p.raw.csv", "p.parquet"])
 def test_ids_and_classes_are_no_formulas_in_a_spreadsheet(tmp_path, name):
-    """A CSV is opened by programs that run what begins like a formula.
+    """Spreadsheets run text of a CSV that begins like a formula.
 
     Other tables are read by programs of ours.
     """

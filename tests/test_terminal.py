@@ -12,6 +12,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from commands import here
 from impact_gnn import _progress
 from impact_gnn._progress import Terminal
 from impact_gnn.cli import app
@@ -143,16 +144,16 @@ def folder(tmp_path_factory):
     return folder
 
 
-def impact(*arguments):
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+def impact(*arguments, **options):
+    done = here(*arguments, **options)
     assert done.exit_code == 0, done.output
     return done
 
 
 @pytest.mark.usefixtures("without_page")
-def test_run_tells_what_it_guessed_and_how_to_change_it(folder, tmp_path, monkeypatch):
+def test_run_prints_its_guesses_and_how_to_change_them(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = impact("run", folder, "--candidates", "linear:plain", "--folds", "1", "--verbose")
+    done = impact("run", folder, candidates="linear:plain", folds=1, verbose=True)
     for words in (
         "time from 'year', label from 'label'",
         "these column roles are guessed; impact init writes them to a graph.toml",
@@ -165,23 +166,11 @@ def test_run_tells_what_it_guessed_and_how_to_change_it(folder, tmp_path, monkey
     expected = ["Selected", "Predictions", "Expected accuracy", "Do corrections", "Report"]
     lines = [line for line in done.stdout.split("\n") if line]
     assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected
-    quiet = impact("--quiet", "run", folder, "--candidates", "linear:plain", "--folds", "1")
+    quiet = impact("--quiet", "run", folder, candidates="linear:plain", folds=1)
     assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
 
 
 def test_a_labelled_last_period_is_reported_as_masked(tmp_path):
-    impact(
-        "generate",
-        "--nodes",
-        200,
-        "--times",
-        4,
-        "--labels",
-        2,
-        "--mean-degree",
-        5,
-        "--out",
-        tmp_path / "g",
-    )
+    impact("generate", nodes=200, times=4, labels=2, mean_degree=5, out=tmp_path / "g")
     stderr = impact("diagnose", tmp_path / "g").stderr
     assert "cutoff 3, the last period, whose labels are masked (--cutoff)" in stderr

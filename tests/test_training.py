@@ -276,7 +276,7 @@ def gamlp():
     return GAMLP([4], LABELS, hidden=8, label_channels=[LABELS])
 
 
-def test_stages_teach_confident_predictions_and_no_truth(view, split):
+def test_stages_learn_from_confident_predictions_and_no_hidden_label(view, split):
     runs = []
     for g in (view, graph(scramble=True)):
         soft_labels = []
@@ -295,7 +295,7 @@ def test_stages_teach_confident_predictions_and_no_truth(view, split):
     assert len(staged.stages) == len(soft_labels) == 3
     assert staged.result.valid_score == max(r.valid_score for r in staged.stages)
     others = np.setdiff1d(np.arange(view.num_nodes), split.train)
-    assert not soft_labels[0][others].any()  # stage 0 knows true labels only
+    assert not soft_labels[0][others].any()  # stage 0 has true labels only
     first = predict(staged.stages[0].model, label_task(view, [])(soft_labels[0]))
     rows = confident_rows(first, others, 0.7)
     assert 0 < len(rows) < len(others)

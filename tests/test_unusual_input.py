@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
-from typer.testing import CliRunner
 
 import impact_gnn as ig
+from commands import here as impact
 from impact_gnn._progress import Terminal
-from impact_gnn.cli import app
 
 G = ig.tsbm(num_nodes=120, num_times=5, num_labels=2, num_features=3, mean_degree=6, seed=0)
 PARTS = {
@@ -26,14 +25,8 @@ PARTS = {
 NODES = "id,time,label,f\n{0},1,x,1\nb,2,y,2\nc,3,y,3\nd,4,,4\n"
 
 
-def impact(*arguments):
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done
-
-
-def refused(*arguments):
-    done = impact(*arguments)
+def refused(*arguments, **options):
+    done = impact(*arguments, **options)
     assert done.exit_code == 2
     return " ".join(done.output.split())
 
@@ -68,7 +61,7 @@ def test_markup_in_names_is_printed_as_it_is(folder, tmp_path):
     out = tmp_path / "o[" / "b][red]"  # "o[/b][red]" when it is printed
     (tmp_path / "o[").mkdir()
     assert "o[/b][red]" in refused("check", out)
-    assert "o[/b][red]" in impact("generate", "--nodes", 50, "--labels", 2, "--out", out).output
+    assert "o[/b][red]" in impact("generate", nodes=50, labels=2, out=out).output
     (folder / "nodes.csv").write_text(
         NODES.format("[/b]").replace("x", "[red]").replace("f\n", "[/i]\n")
     )
@@ -76,14 +69,7 @@ def test_markup_in_names_is_printed_as_it_is(folder, tmp_path):
     output = impact("check", folder).output
     assert "[/i]" in output
     run = impact(
-        "run",
-        folder,
-        "--out",
-        tmp_path / "o[" / "b]",
-        "--candidates",
-        "prior:features",
-        "--effort",
-        "quick",
+        "run", folder, out=tmp_path / "o[" / "b]", candidates="prior:features", effort="quick"
     )
     assert run.exit_code == 0
     assert "o[/b]" in run.output
@@ -125,10 +111,8 @@ def test_markup_in_progress():
 )
 def test_options_beyond_reason(tmp_path, options, sentence):
     np.savez(tmp_path / "g.npz", **PARTS)
-    shared = ["--candidates", "prior:features", "--effort", "quick"]
-    assert sentence in refused(
-        "run", tmp_path / "g.npz", "--out", tmp_path / "out", *shared, *options
-    )
+    shared = {"candidates": "prior:features", "effort": "quick", "out": tmp_path / "out"}
+    assert sentence in refused("run", tmp_path / "g.npz", *options, **shared)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import pytest
 import tomllib
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn import _files
 from impact_gnn._store import Store
 from impact_gnn._text import mask_passwords
@@ -29,7 +30,6 @@ from impact_gnn.graph import storage
 from impact_gnn.job.evaluate import evaluate
 from impact_gnn.report import read_summary, write_report, write_summary
 from impact_gnn.report.export import read_table, write_table
-from test_cli import here
 
 QUICK = ["--model", "linear", "--candidates", "prior:plain", "--folds", "1", "--seeds", "1"]
 

@@ -74,7 +74,7 @@ def test_the_network_receives_plain_edges_with_the_weights_of_the_method(graph, 
     assert np.allclose(x.numpy()[graph.time < CUTOFF].mean(0), 0, atol=1e-5)
 
 
-def test_weights_change_what_it_says(graph):
+def test_weights_change_predictions(graph):
     probabilities = [
         Pipeline(Weighted(), method, **QUICK).fit(graph).predict_proba(graph)
         for method in ("plain", "pmp")
@@ -112,7 +112,7 @@ def test_modules_and_functions_that_build_them(graph, model):
 
 
 @pytest.mark.parametrize("network", [Weighted(), Unweighted()])
-def test_a_compiled_network_is_asked_what_it_takes(network):
+def test_the_inputs_of_a_compiled_network_are_recognised(network):
     takes = [
         UserNetwork(one, 3).takes_weight
         for one in (network, torch.compile(network, backend="eager"))
@@ -209,7 +209,7 @@ def test_a_graph_without_edges_between_targets_is_refused():
         Pipeline(Weighted(), epochs=2).fit(hetero)
 
 
-def test_saved_and_loaded_it_says_the_same(graph, tmp_path):
+def test_a_loaded_user_model_predicts_the_same(graph, tmp_path):
     p = Pipeline(Weighted(hidden=5), "pmp", **QUICK).fit(graph)
     p.save(tmp_path / "m")
     back = Pipeline.load(tmp_path / "m", model=Weighted(hidden=5))
@@ -249,7 +249,7 @@ def test_names_tell_networks_apart():
     assert model_name("sign") == "sign"
 
 
-def test_backtest_around_it(graph, tmp_path):
+def test_backtest_of_a_user_model(graph, tmp_path):
     methods, pipeline = ["plain", "pmp", "genpmp"], Pipeline(Weighted(), **QUICK)
     tested = ig.backtest(
         graph, candidates=methods, folds=1, pipeline=pipeline, cutoff=CUTOFF, store=tmp_path / "s"
@@ -299,7 +299,7 @@ def test_the_search_tries_with_it_only_what_it_can_do(graph):
     assert applicable == ["plain", "pmp", "recency", "smooth", "gcn:center", "gcn:labels"]
 
 
-def test_run_around_it_resumes_and_predicts(graph, tmp_path):
+def test_a_run_with_a_user_model_resumes_and_predicts(graph, tmp_path):
     model, options = Weighted(), {"cutoff": CUTOFF, "candidates": ["pmp"], "folds": 1, "seeds": 1}
     done = ig.run(graph, tmp_path / "r", model=model, **options)
     assert done.options.model == model_name(model)
@@ -323,7 +323,7 @@ def test_run_around_it_resumes_and_predicts(graph, tmp_path):
         ig.Ensemble.load(tmp_path / "r" / "model")
 
 
-def test_the_leak_detector_around_it(graph):
+def test_the_audit_of_a_user_model(graph):
     small = graph.upto(5)
 
     def clean(g):

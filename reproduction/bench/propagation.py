@@ -118,7 +118,7 @@ def _contest(
                 ig.propagate(data, weighting=weighting, hops=1, norm=norm, engine=engine)[0]
             )
 
-        # checked once, at the door
+        # checked once, on input
         full, half = (
             graph.with_features(x),
             graph.with_features(x.astype(np.float16)),

@@ -57,7 +57,7 @@ def fit_stages(
     once = replace(training, refit=False)
 
     def chain(trainings: list[Training], split: Split) -> list[tuple[Result, Task]]:
-        """One stage after the other, each taught by the one before."""
+        """One stage after the other; each is the teacher of the next."""
         stages: list[tuple[Result, Task]] = []
         probability: np.ndarray | None = None
         for stage in trainings:
