@@ -334,3 +334,10 @@ def test_tensors_are_taken_as_they_are():
 
 def parts_of(tensors, name):
     return tensors[name].numpy()
+
+
+def test_names_of_relations_that_collide_are_refused():
+    nodes = {"a": {"num_nodes": 1}, "a-b": {"num_nodes": 1}, "t": {"time": [0], "y": [0]}}
+    edges = {("a", "b-c", "t"): [[0], [0]], ("a-b", "c", "t"): [[0], [0]]}
+    with pytest.raises(InputError, match="two relations have the name 'a-b-c-t'"):
+        TemporalGraph.hetero(nodes=nodes, edges=edges, target="t")

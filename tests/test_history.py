@@ -214,7 +214,7 @@ def test_columns_are_those_of_the_loops(seed, delay):
 
 def test_some_rows_are_rows_of_all():
     view = view_of(events())
-    nodes = np.array([3, 17, 80])
+    nodes = np.array([17, 3, 80, 17])
     assert np.array_equal(history_columns(view, nodes), history_columns(view, np.arange(90))[nodes])
 
 
@@ -382,3 +382,51 @@ def test_tables_keep_exact_times_and_their_delay(tmp_path):
     )
     with pytest.raises(InputError, match="label_delay='soon' must be a number of 0 or more"):
         ig.load(tmp_path)
+
+
+@pytest.mark.parametrize("hours", [1, 2, 5, 8])
+def test_a_label_is_not_read_in_the_moment_it_becomes_known(hours):
+    """Sums of days and parts of days are rounded, some of them down."""
+    rows = 72
+    graph = ig.from_tables(
+        {
+            "id": list(range(rows)),
+            "time": [f"2021-06-{1 + k // 24:02d}T{k % 24:02d}:00:00" for k in range(rows)],
+            "label": ["xy"[k % 2] for k in range(48)] + [None] * 24,
+            "user": ["a"] * rows,
+        },
+        entities={"user": ["user"]},
+        period="hour",
+        label_delay=hours / 24,
+        quiet=True,
+    )
+    view = graph.masked("2021-06-03").encoded()
+    column = [name.endswith("log known labels") for name in history_names(view)].index(True)
+    nodes = np.arange(10, 48)
+    known = np.expm1(history_columns(view, nodes)[:, column]).round()
+    assert (known == nodes - hours).all()
+
+
+def test_rows_from_the_cutoff_on_do_not_decide_about_hubs():
+    """Many links that come later switch off no column of past rows."""
+
+    def columns(num_later):
+        link_time = np.r_[np.zeros(2, int), np.full(num_later, 3)]
+        graph = ig.TemporalGraph.hetero(
+            nodes={
+                "event": {"y": np.arange(8) % 2, "time": np.repeat(np.arange(4), 2)},
+                "user": {"num_nodes": 2},
+                "city": {"num_nodes": num_later + 2},
+            },
+            edges={
+                ("user", "does", "event"): np.stack([np.arange(8) % 2, np.arange(8)]),
+                ("user", "lives_in", "city"): {
+                    "edge_index": np.stack([np.arange(num_later + 2) % 2, range(num_later + 2)]),
+                    "time": link_time,
+                },
+            },
+            target="event",
+        )
+        return history_columns(graph.masked(3), np.arange(2, 6))
+
+    assert np.array_equal(columns(0), columns(2 * int(MOST_FANOUT) + 4))

@@ -79,6 +79,23 @@ def test_coarse_storage_does_not_return_the_own_label(tmp_path, storage):
         assert [np.asarray(hop)[0].tolist() for hop in hops.values()] == [[0, 0]]
 
 
+@pytest.mark.parametrize("weight", [1.0, 1e6, 1e9, 1e12])
+def test_a_heavy_way_back_to_oneself_does_not_reveal_the_own_label(weight):
+    """Both classes of neighbours count alike, or neither does, whatever the own label is."""
+
+    def hop(own):
+        graph = ig.TemporalGraph.hetero(
+            nodes={"p": {"y": [own, 0, 1, -1], "time": [0, 0, 0, 1]}, "q": {"num_nodes": 2}},
+            edges={("q", "z", "p"): ([[0, 1, 1, 1], [0, 0, 1, 2]], np.array([weight, 1, 1, 1]))},
+            target="p",
+        )
+        (only,) = metapath_label_hops(graph.undirected().masked(1)).values()
+        return only[0]
+
+    np.testing.assert_allclose(hop(0), hop(1), atol=1e-5)
+    assert hop(0)[0] == pytest.approx(hop(0)[1], abs=1e-5)
+
+
 def test_flipping_the_own_label_changes_nothing_for_oneself():
     g = random_graph(3)
     for v in np.flatnonzero((g.time < CUTOFF) & (g.y >= 0)):

@@ -325,3 +325,18 @@ def test_a_thin_rest_before_the_cutoff_joins_the_period_before():
     periods, _ = choose(values, None, "auto", "2008-01-06")
     names = [periods.name(period) for period in np.unique(periods.of(values))]
     assert names[6:10] == ["2006-01-01..", "2007-01-01..", "2008-01-06..", "2009-01-01.."]
+
+
+def test_times_may_be_numbers_of_numpy():
+    """A year is a year whatever its type; it was taken for a period number."""
+    years = range(2015, 2022)
+    starts = tuple(float(np.datetime64(f"{year}-01-01", "us").astype(np.int64)) for year in years)
+    graph = ig.TemporalGraph(
+        y=[0] * 7,
+        time=np.arange(7),
+        edge_index=np.zeros((2, 0), int),
+        periods=Periods("bins", True, starts, starts[-1] + 1),
+    )
+    for year in (2018, np.int64(2018), np.int32(2018), np.float64(2018)):
+        assert graph.upto(year).num_nodes == 4
+        assert graph.targets(year).sum() == 4

@@ -12,6 +12,7 @@ import pytest
 import impact_gnn as ig
 from impact_gnn.estimators import Calibration, Pipeline
 from impact_gnn.graph import graph_digest
+from impact_gnn.graph.neighbourhood import neighbourhood
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIES = {
@@ -100,3 +101,16 @@ def test_copies_of_fitted_pipelines_predict_the_same(graph, model, method):
 def test_a_graph_goes_to_another_process(graph):
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         assert pool.submit(graph_digest, graph).result() == graph_digest(graph)
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_a_part_of_a_graph_remembers_the_periods_of_the_whole(way):
+    """Time weights depend on periods whose nodes are not in the part."""
+    graph = ig.TemporalGraph(x=np.eye(5), time=np.arange(5), edge_index=[[1, 3], [2, 2]])
+    part, position = neighbourhood(graph, np.array([2]), steps=1, both_ways=False)
+    copied = COPIES[way](part)
+    expected = ig.propagate(graph, weighting="pmp", hops=1)[0][2]
+    for each in (part, copied):
+        np.testing.assert_allclose(
+            ig.propagate(each, weighting="pmp", hops=1)[0][position[0]], expected
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -165,6 +166,12 @@ class TemporalGraph:
         relations = {
             triple: Relation.checked(triple, arrays, checked) for triple, arrays in edges.items()
         }
+        names = Counter(map("-".join, relations))
+        if repeated := [name for name, count in names.items() if count > 1]:
+            raise InputError(
+                f"two relations have the name {repeated[0]!r} when their parts are joined; "
+                f"rename one."
+            )
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
         out = cls.__new__(cls)
         out._set(
@@ -402,6 +409,8 @@ class TemporalGraph:
         text = isinstance(value, str) and not value.strip().lstrip("-+").isdigit()
         # A whole number is a period of the graph if it can be one, otherwise a year, or a time that
         # was put into bins.
+        if isinstance(value, float | np.integer | np.floating) and float(value).is_integer():
+            value = int(value)
         foreign = (
             isinstance(value, int | float) and not self.times[0] - 1 <= value <= self.times[-1] + 1
         )
@@ -765,7 +774,8 @@ class TemporalGraph:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles hold the checked parts; edges are grouped again."""
-        return _restored, (dict(self.nodes), dict(self.relations), self._settings())
+        whole = self.timeline if self.is_neighbourhood else None
+        return _restored, (dict(self.nodes), dict(self.relations), self._settings(), whole)
 
     def __repr__(self) -> str:
         if self.is_hetero:
@@ -837,15 +847,23 @@ class TemporalGraph:
 
 
 def _restored(
-    nodes: dict[str, Nodes], relations: dict[Triple, Relation], settings: dict[str, Any]
+    nodes: dict[str, Nodes],
+    relations: dict[Triple, Relation],
+    settings: dict[str, Any],
+    whole: Timeline | None,
 ) -> TemporalGraph:
-    """A graph from its parts, whose arrays a pickle has made writeable."""
+    """A graph from its parts, whose arrays a pickle has made writeable.
+
+    Of a neighbourhood, `whole` is the timeline of the graph that it is a part of.
+    """
     out = TemporalGraph.__new__(TemporalGraph)
     out._set(
         {kind: replace(part) for kind, part in nodes.items()},
         {triple: replace(part) for triple, part in relations.items()},
         **settings,
     )
+    if whole is not None:
+        out.__dict__.update(is_neighbourhood=True, timeline=whole)
     return out
 
 

@@ -200,7 +200,11 @@ class History:
     def _labels_of(self, role: Role, read_time: np.ndarray, nodes: np.ndarray) -> Aggregate:
         """Return the pass in which rows with a label write, as soon as it is known."""
         writes = role.writes.where(self.graph.label[role.writes.row] >= 0)
-        return self._pass(role, read_time, nodes, writes, self.time + self.graph.label_delay)
+        known = self.time + self.graph.label_delay
+        if self.graph.label_delay:
+            # A sum that is rounded down must not reveal a label in the moment it becomes known.
+            known += 4 * np.spacing(np.abs(known))
+        return self._pass(role, read_time, nodes, writes, known)
 
     def _pass(
         self,
@@ -240,7 +244,9 @@ def history_columns(graph: TemporalGraph, nodes: np.ndarray) -> np.ndarray:
     width = len(history_names(graph))
     what = f"{width:,} history features of {len(nodes):,} nodes"
     checks.fits(what, 8 * width * len(nodes), "leave out 'history' or merge rare classes")
-    return np.column_stack(list(History.of(graph, nodes).columns().values())).astype(np.float32)
+    rows, position = np.unique(nodes, return_inverse=True)  # each read once
+    columns = list(History.of(graph, rows).columns().values())
+    return np.column_stack(columns).astype(np.float32)[position]
 
 
 def history_names(graph: TemporalGraph) -> list[str]:
@@ -318,12 +324,12 @@ def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -
         # A row is repeated for every edge of its entity.
         row = np.repeat(direct.row, np.diff(edges.indptr))
         pairs = Pairs(row, links.entity[edges.indices])
+        pairs = _known_pairs(graph, pairs, other, relation, edges.indices)
         # A path through a hub mixes unrelated entities; its role stays, without pairs, so that
-        # columns agree.
-        if len(row) > MOST_FANOUT * len(direct.row):
-            pairs = pairs.where(np.zeros(len(row), bool))
-        else:
-            pairs = _known_pairs(graph, pairs, other, relation, edges.indices)
+        # columns agree. Rows from the cutoff on do not decide.
+        is_past = graph.time < graph.require_cutoff("history columns need")
+        if is_past[pairs.row].sum() > MOST_FANOUT * is_past[direct.row].sum():
+            pairs = pairs.where(np.zeros(len(pairs.row), bool))
         title = f"{name}, {'-'.join(triple)}"
         yield Role(title, pairs, pairs, graph.nodes[other].num_nodes)
 

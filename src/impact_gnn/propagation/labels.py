@@ -6,10 +6,10 @@ of a node's own label is subtracted: M_vv L_v at one hop, (M²)_vv L_v at two - 
 v → u → v, which exists wherever an edge has its reverse. Otherwise a model learns to copy the label
 and fails where there is none.
 
-A remainder below `ROUNDING` of the own label is set to zero; label hops are stored in double
-precision, which keeps rounding errors far below that. Any other remainder of a node that receives
-only its own label would become a full label when the row is divided by its sum. The own label is
-subtracted when rows are read.
+A row whose remainder is below `ROUNDING` of the own label is zero; label hops are stored in double
+precision, which keeps rounding errors far below that. Otherwise the remainder of a node that
+receives only its own label would become a full label when the row is divided by its sum. The own
+label is subtracted when rows are read.
 """
 
 from __future__ import annotations
@@ -141,12 +141,13 @@ def exclude_own_label(hop: Hop, label: np.ndarray, own: np.ndarray) -> Hop:
             rows = np.flatnonzero(own_label >= 0)
             own_part = own[index[rows]]
             place = (rows, own_label[rows])
-        # What is left of the own class; rounding may leave a trace of the own label.
-        rest = values[place] - own_part
-        values[place] = np.where(rest > ROUNDING * own_part, rest, 0)
+        values[place] = np.maximum(values[place] - own_part, 0)
         # Divided by the labelled share of the message without the own label.
         total = values.sum(1, keepdims=True)
-        values /= np.where(total > 0, total, 1)
+        # What is left may be a trace of the own label by rounding; whichever class it is, the
+        # whole row is then left out.
+        is_known = total > ROUNDING * own[index, None]
+        values *= np.divide(1, total, out=np.zeros_like(total), where=is_known)
         return values.astype(np.float32)
 
     return mapped_hop(hop, subtract, np.float32)
