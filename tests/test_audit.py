@@ -180,6 +180,8 @@ def test_the_command_writes_json_for_any_result(answer, tmp_path, monkeypatch):
     assert content["leaked"] is (done.exit_code == 1)
     assert (content["draws"], content["num_predictions"]) == (6, 50)
     assert 0 < content["p"] <= 1
+    refused = here("audit", "g", f"{name}:train", draws=0)
+    assert (refused.exit_code, "draws=0 is too few" in refused.output) == (2, True)
 
 
 def test_refusals(graph):

@@ -38,7 +38,7 @@ from impact_gnn.checks import TooShort
 from impact_gnn.engines import Disk, Memory
 from impact_gnn.estimators import Candidate, EnsembleSpec, Pipeline
 from impact_gnn.graph import graph_digest
-from impact_gnn.metrics import log_loss
+from impact_gnn.metrics import Scoring, log_loss
 from impact_gnn.nn import Diverged
 from impact_gnn.statistics import Estimate, combined, paired
 
@@ -653,3 +653,14 @@ def test_a_search_tries_no_further_network_where_they_learn_nothing():
     later = [row.candidate for row in tested.rows if row.candidate not in first]
     assert later
     assert not any(is_network(candidate, "sign") for candidate in later)
+
+
+def test_ranks_are_stored_exactly():
+    """Probabilities above .9998 are all 1 in half precision."""
+    probability = np.array([1e-6, 3e-6, 1e-5, 4e-5])
+    rows = np.stack([1 - probability, probability], axis=1)
+    truth = np.array([0, 0, 1, 1])
+    unit = Unit(BASELINE, "1")
+    scores = Scores({"1": truth}, scoring={"1": Scoring("auroc", (0.5, 0.5))})
+    scores.put(unit, rows)
+    assert scores.by_fold(BASELINE)["1"] == 1

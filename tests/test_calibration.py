@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from impact_gnn.backtesting.forecast import labelled_shares, labelled_weights
 from impact_gnn.backtesting.prior_forecast import forecast_prior
+from impact_gnn.backtesting.results import FoldCheck
 from impact_gnn.estimators import Calibration, Ensemble, Pipeline
 from impact_gnn.estimators.calibration import (
     OutOfFold,
+    best_temperature,
     calibration_error,
     fit_calibration,
     reliability,
@@ -191,3 +194,66 @@ def test_a_forecast_that_hardly_changes_a_fold_is_not_applied():
     fold = OutOfFold(probability, truth, np.array([0.5, 0.5]), drift=drift)
     calibration = fit_calibration([fold, fold], drift=np.array([1.0, -1.0]))
     assert calibration.strength == 0
+
+
+def test_folds_with_one_known_class_say_nothing_about_the_temperature():
+    """Every temperature has the same loss there; an optimiser returns any."""
+    certain = OutOfFold(np.tile([1.0, 0.0], (50, 1)), np.zeros(50, int), np.array([1.0, 0.0]))
+    assert best_temperature([certain]) == 1
+    rng = np.random.default_rng(0)
+    sharp = OutOfFold(*drawn(rng, sharpness=2.5), np.ones(4) / 4)
+    assert best_temperature([certain, sharp]) == best_temperature([sharp])
+
+
+def test_nodes_of_new_classes_do_not_soften_the_others():
+    rng = np.random.default_rng(0)
+    probability, truth = drawn(rng, 2000)
+    prior = np.array([1, 1, 1, 0]) / 3
+    known = np.pad(probability[:, :3] / probability[:, :3].sum(1, keepdims=True), [(0, 0), (0, 1)])
+    everything = OutOfFold(known, truth, prior)
+    assert (truth == 3).any()
+    among_known = OutOfFold(known[truth < 3], truth[truth < 3], prior)
+    assert fit_calibration([everything]).temperature == fit_calibration([among_known]).temperature
+
+
+def test_every_confidence_keeps_a_weight():
+    """Shares of labelled nodes that are rounded to 0 leave nothing to average."""
+    checks = [
+        FoldCheck(
+            window="1",
+            count=20,
+            unknown=0,
+            accuracy=0.5,
+            fitted=0.5,
+            plain=0.5,
+            confidence=0.5,
+            error_before=0.0,
+            error=0.0,
+            coverage=0.9,
+            set_size=1.0,
+            bins=[],
+            score=0.5,
+            plain_score=0.5,
+            confusion=[],
+            periods=[],
+            labelled=labelled_shares(np.full(20, 0.95), np.full(2000, 0.55), 1000.0),
+        )
+    ]
+    weights = labelled_weights(checks, np.array([0.55, 0.95, 0.05]))
+    assert (weights > 0).all()
+    assert weights[1] > 0.5 > weights[0]
+    assert (labelled_weights([], np.ones(3)) == 1).all()
+
+
+def test_sets_contain_the_coverage_of_the_probability():
+    rng = np.random.default_rng(0)
+    probability = rng.dirichlet(np.ones(5), 400)
+    label = probability.argmax(1)
+    weight = rng.random(400)
+    fitted = Calibration(coverage=0.8).covering(probability, label, weight)
+    mass = (probability * fitted.sets(probability, label)).sum(1)
+    assert np.average(mass, weights=weight) == pytest.approx(0.8, abs=0.01)
+    # where predicted labels alone have more, sets have one label
+    sure = np.tile([0.95, 0.05], (10, 1))
+    alone = Calibration().covering(sure, np.zeros(10, int), np.ones(10))
+    assert alone.sets(sure).sum() == 10

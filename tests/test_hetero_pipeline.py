@@ -407,3 +407,27 @@ def test_joint_jjnorm_has_one_number_for_the_hops_of_a_relation():
         not np.allclose(joint[k].rows(np.arange(len(nodes))), single[k].rows(np.arange(len(nodes))))
         for k in several
     )
+
+
+def test_fits_of_other_seeds_share_the_projections(graph):
+    """Which fit comes first, in which process, must not change what the others read."""
+    first, second = (
+        Pipeline("rphgnn", cutoff=CUT, epochs=3, hidden=8, seed=seed) for seed in (0, 1)
+    )
+    view = graph.masked(CUT)
+    shared = {}
+    first.fit(view, inputs=first.shared_inputs(shared, view))
+    alone = second.fit(view).predict_proba(graph)
+    inputs = second.shared_inputs(shared, view)
+    together = second.fit(view, inputs=inputs).predict_proba(graph)
+    assert np.array_equal(alone, together)
+
+
+def test_inputs_without_rows_for_the_nodes_to_predict_are_refused():
+    g = ig.tsbm(num_nodes=300, num_times=7, num_labels=2, seed=0)
+    hidden = g.with_labels(np.where((g.time >= 2) & (np.arange(300) % 2 == 0), -1, g.y))
+    pipeline = Pipeline("linear", cutoff=3, epochs=3)
+    inputs = pipeline.inputs(hidden.masked(6))
+    pipeline.fit(hidden)
+    with pytest.raises(ig.InputError, match="no rows for some nodes to predict"):
+        pipeline.predict_proba(hidden, inputs=inputs)

@@ -166,3 +166,13 @@ def test_refused_numbers_of_jobs(graph, jobs):
 def test_memory_bounds_the_number_of_jobs():
     assert ig.engines.Memory().max_jobs(1 << 50) == 1
     assert ig.engines.Memory().max_jobs(1) == joblib.cpu_count()
+
+
+def test_a_process_that_is_killed_while_it_starts_ends_nothing(tmp_path, monkeypatch):
+    module = tmp_path / "kills_itself.py"
+    module.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    ig.engines.Memory().start_jobs("kills_itself", jobs=2)()
+    results = ig.engines.Memory().run_tasks(divmod, 7, [2, 3], jobs=2)
+    assert list(results) == [(3, 1), (2, 1)]

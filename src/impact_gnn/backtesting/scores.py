@@ -36,8 +36,8 @@ class Scores:
 
     Rows after those of the labelled nodes are predictions for nodes of the window without a label.
     Folds are named by their window, oldest first. Probabilities are stored in float16, which is
-    finer than their noise; on disk, too, if there is a `store`. `scoring` is the metric of every
-    fold, by default accuracy.
+    finer than their noise, for metrics by log-loss; ranks need float32. They are on disk, too, if
+    there is a `store`. `scoring` is the metric of every fold, by default accuracy.
     """
 
     truth: dict[str, np.ndarray]
@@ -54,7 +54,8 @@ class Scores:
         return self.predictions.get(unit)
 
     def put(self, unit: Unit, probabilities: np.ndarray) -> None:
-        self.predictions[unit] = probabilities.astype(np.float16)
+        by_log_loss = self.scoring_of(unit.fold).rule.by_log_loss
+        self.predictions[unit] = probabilities.astype(np.float16 if by_log_loss else np.float32)
         if self.store is not None:
             self.store.put_array(f"fits/{unit}", self.predictions[unit])
 

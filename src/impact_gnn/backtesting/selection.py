@@ -320,7 +320,14 @@ class EnsembleSelection:
         """The calibration of this ensemble, by its own predictions for all folds."""
         folds = [self.predict(k, ensemble) for k in range(len(self.holdouts))]
         drift = prior_drift(self.graph, self.graph.require_cutoff("a calibration needs"))
-        return fit_calibration(folds, metric=self.metric, drift=drift)
+        calibration = fit_calibration(folds, metric=self.metric, drift=drift)
+        # The threshold of sets for few targets is that of the newest fold.
+        newest = folds[-1]
+        own = calibration.with_drift(newest.drift, calibration.strength)
+        rows = own.apply(newest.probability, newest.prior)
+        label = own.labels(rows, newest.prior)
+        threshold = own.covering(rows, label, np.ones(len(label))).threshold
+        return replace(calibration, threshold=threshold)
 
     def check_each_fold(self, ensemble: EnsembleSpec) -> list[FoldCheck]:
         """How an ensemble and its calibration, made without a fold, do on that fold."""
@@ -346,7 +353,9 @@ class EnsembleSelection:
         holdout, truth = self.holdouts[k], fold.truth
         probabilities, calibration = calibrated.probabilities, calibrated.calibration
         label = calibration.labels(probabilities, fold.prior)
-        final_label = final.labels(self.ensemble_probabilities(ensemble, holdout), fold.prior)
+        own = final.with_drift(fold.drift, final.strength)
+        final_rows = own.apply(self.ensemble_probabilities(ensemble, holdout), fold.prior)
+        final_label = own.labels(final_rows, fold.prior)
         sets = calibration.sets(probabilities, label)
         row = np.arange(len(truth))
         baseline = self.calibrated_baseline[k]
@@ -388,6 +397,8 @@ class EnsembleSelection:
                 self.unlabelled_probabilities(ensemble, holdout),
             )
         )
+        if not len(unlabelled):  # a store of an earlier version
+            return []
         # The holdout is a part of the window, and the unlabelled nodes are a sample.
         share = len(holdout.index) / len(self.scores.truth[str(holdout.window)])
         return labelled_shares(labelled, unlabelled, share * num_unlabelled / len(unlabelled))

@@ -150,7 +150,7 @@ def audit(
         _import_function(trainer),
         reading.graph,
         cutoff=cutoff,
-        draws=draws or ig.audit.DRAWS,
+        draws=ig.audit.DRAWS if draws is None else draws,
     )
     console.print(str(result))
     write_json(json, encode(result) | {"leaked": result.leaked})

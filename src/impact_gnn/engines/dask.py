@@ -103,8 +103,8 @@ class Dask(FileEngine):
             path = self._path_of(x, self.root / "arrays" / f"{key}.npy")
         return SlicedHop.open([str(path)], key)
 
-    def start_jobs(self, module: str, *, jobs: int) -> Iterator[Any]:
-        return iter(())  # the workers of the cluster run already
+    def start_jobs(self, module: str, *, jobs: int) -> Callable[[], None]:
+        return lambda: None  # the workers of the cluster run already
 
     def max_jobs(self, size: int) -> int:
         """Return the number of workers, or 1 if a graph is too large to be sent to them."""

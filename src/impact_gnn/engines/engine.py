@@ -8,6 +8,7 @@ engine what kind it is.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -153,12 +154,19 @@ class Engine(ABC):
             f"memory ran out; use fewer jobs (--jobs 1)."
         )
 
-    def start_jobs(self, module: str, *, jobs: int) -> Iterator[Any]:
+    def start_jobs(self, module: str, *, jobs: int) -> Callable[[], None]:
         """Start the processes of later tasks, which import a module; the result waits for them."""
         from joblib import Parallel, delayed
+        from joblib.externals.loky.process_executor import BrokenProcessPool
 
         parallel = Parallel(n_jobs=jobs, batch_size=1, return_as="generator")
-        return iter(parallel(delayed(_import)(module) for _ in range(jobs)))
+        results = parallel(delayed(_import)(module) for _ in range(jobs))
+
+        def wait() -> None:
+            with contextlib.suppress(BrokenProcessPool):  # a later task starts them again
+                list(results)
+
+        return wait
 
     def hops(
         self,

@@ -267,7 +267,10 @@ def confusion(truth: np.ndarray, label: np.ndarray) -> list[tuple[int, int, int]
 
 
 def best_temperature(folds: Sequence[OutOfFold]) -> float:
-    """Return the temperature with the least log-loss."""
+    """Return the temperature with the least log-loss; 1 if no fold has two known classes."""
+    folds = [fold for fold in folds if (fold.prior > 0).sum() > 1]
+    if not folds:
+        return 1.0
 
     def loss(log_temperature: float) -> float:
         temperature = np.exp(log_temperature)

@@ -501,7 +501,13 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _rows_of(self, nodes: NodeIndex, inputs: Inputs) -> RowIndex:
         """Return the rows of some nodes in the task."""
-        return np.searchsorted(self.nodes_of(inputs), nodes)
+        rows = np.searchsorted(self.nodes_of(inputs), nodes)
+        if not np.array_equal(self.nodes_of(inputs).take(rows, mode="clip"), nodes):
+            raise InputError(
+                "the inputs have no rows for some nodes to predict; "
+                "pass inputs of a graph that is masked at the model's cutoff."
+            )
+        return rows
 
     def reach(self, graph: TemporalGraph) -> Reach:
         """Return how far in a graph the prediction of a node reads."""
@@ -761,8 +767,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             hops=self.hops,
             undirected=self.undirected,
             engine=as_engine(engine),
-            squashed=self._is_squashed,
-            seed=self.seed,
+            squashed=self._is_squashed,  # by the same projections for every seed: fits share them
             embed=self.embed,
             embedding_cutoff=None if self.fitted is None else self.fitted.cutoff,
             predicted_nodes=predicted_nodes,

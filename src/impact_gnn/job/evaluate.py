@@ -67,6 +67,11 @@ def evaluate(
     if isinstance(labels, str | Path) and is_label_table(labels):
         known = _labels_of_table(labels)
         run_graph = None if graph is None else load_for(ensemble, graph)
+    elif graph is not None:
+        raise InputError(
+            "labels is a graph, so that graph= would be ignored; pass one of them, "
+            "or a table of labels with the columns 'id' and 'label'."
+        )
     else:
         run_graph = load_for(ensemble, labels)
         known = _labels_of_graph(run_graph)
@@ -85,7 +90,7 @@ def evaluate(
     with guarded(summary.predictions_file):  # its cells may have been changed
         table = predictions.take(rows)
         evaluation = _evaluate_table(summary, classes, table, [known[ids[row]] for row in rows])
-    if run_graph is not None:
+    if run_graph is not None and any(label in classes for label in truth.values()):
         base = summary.options.pipeline(summary.options.model if model is None else model)
         true_class = {name: classes[label] for name, label in truth.items() if label in classes}
         comparison = _compare_with_baseline(

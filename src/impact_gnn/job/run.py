@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack  # in `typing` from Python 3.11 on
 
 MOST = 1000  # folds or seeds; a larger number is a typing error
+MIN_TARGETS = 100  # that decide about the prediction sets of later ones
 TABLES = ("csv", "raw.csv", "parquet")
 
 
@@ -320,7 +321,7 @@ class _Stages:
         self.watcher.say("diagnosing the shift")
         jobs = self.num_jobs(0.0)
         if jobs > 1:  # meanwhile, the processes of the search import their libraries
-            started = self.engine.start_jobs(fit_pipeline.__module__, jobs=jobs)
+            wait_for_jobs = self.engine.start_jobs(fit_pipeline.__module__, jobs=jobs)
         engine = self.engine.child("diagnosis")
         diagnosis = diagnose(
             self.view,
@@ -330,7 +331,7 @@ class _Stages:
         )
         engine.clear()
         if jobs > 1:
-            list(started)
+            wait_for_jobs()
         return diagnosis
 
     def is_complete(self, tested: BacktestResult) -> bool:
@@ -420,7 +421,8 @@ class _Stages:
         fixed = ensemble.calibration.fixed_for(mean, ensemble.prior)
         probability = fixed.apply(mean, ensemble.prior)
         self.probability = probability
-        if tested.fold_checks:  # without folds, probabilities are not calibrated
+        # Without folds, probabilities are not calibrated; few targets say little about later ones.
+        if tested.fold_checks and len(probability) >= MIN_TARGETS:
             label = fixed.labels(probability, ensemble.prior)
             weight = labelled_weights(tested.fold_checks, probability[np.arange(len(label)), label])
             fixed = fixed.covering(probability, label, weight)
