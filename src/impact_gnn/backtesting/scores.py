@@ -54,8 +54,10 @@ class Scores:
         return self.predictions.get(unit)
 
     def put(self, unit: Unit, probabilities: np.ndarray) -> None:
-        by_log_loss = self.scoring_of(unit.fold).rule.by_log_loss
-        self.predictions[unit] = probabilities.astype(np.float16 if by_log_loss else np.float32)
+        stored = probabilities.astype(np.float32)
+        if self.scoring_of(unit.fold).rule.by_log_loss:
+            stored = stored.astype(np.float16)
+        self.predictions[unit] = stored
         if self.store is not None:
             self.store.put_array(f"fits/{unit}", self.predictions[unit])
 

@@ -137,9 +137,8 @@ def audit(
         typer.Argument(help="module:function that takes a TemporalGraph and returns predictions."),
     ],
     draws: Annotated[
-        int | None,
-        typer.Option(help="Permutations of the target labels, each run twice; 8 by default."),
-    ] = None,
+        int, typer.Option(help="Permutations of the target labels, each run twice.")
+    ] = 8,
     json: Json = None,
 ) -> None:
     """Run a trainer with permuted target labels; exits 1 if its predictions depend on them."""
@@ -150,7 +149,7 @@ def audit(
         _import_function(trainer),
         reading.graph,
         cutoff=cutoff,
-        draws=ig.audit.DRAWS if draws is None else draws,
+        draws=draws,
     )
     console.print(str(result))
     write_json(json, encode(result) | {"leaked": result.leaked})

@@ -150,7 +150,9 @@ class Ensemble:
                 inputs, graph.masked(period), engine, predicted_nodes=predicted_nodes
             )
             mean += weight * pipeline.predict_rows(shared, period, requested)
-        return self.calibration.apply(mean, self.prior) if calibrated else mean
+        if not calibrated:
+            return mean
+        return self.calibration.apply(mean, self.prior)
 
     def reach(self, graph: TemporalGraph) -> Reach:
         """Return how far in a graph the prediction of a node reads."""

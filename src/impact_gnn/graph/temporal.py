@@ -774,7 +774,9 @@ class TemporalGraph:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles hold the checked parts; edges are grouped again."""
-        whole = self.timeline if self.is_neighbourhood else None
+        whole = None
+        if self.is_neighbourhood:
+            whole = self.timeline
         return _restored, (dict(self.nodes), dict(self.relations), self._settings(), whole)
 
     def __repr__(self) -> str:
