@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from graphs import CITES, WRITES, graph, hetero, parts
 from impact_gnn.checks import InputError
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, build_csr, graph_digest
+from impact_gnn.graph.csr import EdgesByNode
 
 
 def test_attributes():
@@ -132,6 +133,13 @@ def test_csr_holds_the_edges_in_their_order(num_nodes, num_edges, weighted, seed
         if weighted:
             assert csr.weight[row].tolist() == weight[into].tolist()
     assert (csr.weight is None) == (not weighted)
+
+
+def test_appended_edges_beyond_32_bits():
+    first = build_csr(np.array([0]), np.array([0]), 1, 1)
+    edges = EdgesByNode(first, np.array([0]), np.array([2**31]))
+    assert edges.at(np.array([0])).tolist() == [0, 2**31]
+    assert EdgesByNode.of(np.array([0, 0]), 1, first).at(np.array([0])).dtype == np.int32
 
 
 def test_csr_is_built_once_and_shared_by_views_with_the_same_edges():
