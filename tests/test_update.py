@@ -333,6 +333,54 @@ def test_a_matrix_of_features_and_numbered_nodes(tmp_path):
     )
 
 
+def numbered(tmp_path, ids):
+    """A saved graph whose nodes have these ids, and a function that updates it."""
+    num_nodes = len(ids)
+    ig.TemporalGraph(
+        time=np.arange(num_nodes) * 3 // num_nodes, edge_index=[[0], [1]], ids=ids
+    ).save(tmp_path / "graph")
+
+    def update(new_ids, source, target):
+        new = write(
+            tmp_path / f"new-{source[0]}",
+            nodes={"id": new_ids, "time": [3] * len(new_ids)},
+            edges={"source": source, "target": target},
+        )
+        return ig.update(tmp_path / "graph", new)
+
+    return update
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ids"),
+    [
+        ("int8", np.arange(-100, 101)),
+        ("uint8", np.arange(1, 256)),
+        ("int16", [-30000, 0, 30000]),
+        ("uint64", [2**63, 2**63 + 1]),
+    ],
+)
+def test_narrow_ids_are_joined_to_their_own_nodes(tmp_path, dtype, ids):
+    ids = np.array(ids, dtype)
+    grown = numbered(tmp_path, ids)([70_000], [70_000] * len(ids), ids)
+    assert grown.ids.tolist() == [*ids.tolist(), 70_000]
+    assert grown.edge_index[:, 1:].tolist() == [[len(ids)] * len(ids), [*range(len(ids))]]
+    ig.load(tmp_path / "graph", verify=True)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.array([1.0, 2.0]),
+        np.array([True, False]),
+        np.array(["2020-01-01", "2020-01-02"], "M8[D]"),
+    ],
+)
+def test_ids_that_rows_cannot_name_are_refused(tmp_path, ids):
+    with pytest.raises(ig.InputError, match="the saved ids of nodes.csv are .*; save the graph"):
+        numbered(tmp_path, ids)([], [1], [2])
+
+
 def change(name, value):
     """A change of the new tables: a column of nodes or edges is replaced, or removed."""
 

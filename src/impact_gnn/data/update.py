@@ -20,7 +20,7 @@ from impact_gnn.data.spec import EdgeTable, NodeTable, Spec
 from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times
 from impact_gnn.data.values import numbers_as_dates
 from impact_gnn.encoding import Columns
-from impact_gnn.encoding.kinds import is_number
+from impact_gnn.encoding.kinds import is_number, is_text, whole
 from impact_gnn.graph import HOMOGENEOUS, Nodes, TemporalGraph, Triple, storage
 from impact_gnn.graph.append import NewNodes, append
 from impact_gnn.graph.parts import class_name
@@ -233,7 +233,17 @@ def _joined_ids(saved: Nodes, rows: NodeRows) -> NodeRows:
     total = saved.num_nodes + rows.size
     if saved.ids is None:
         return replace(rows, ids=None, size=total)
-    old = Ids(pa.array(saved.ids))
+    if saved.ids.dtype.kind not in "iuU":
+        raise InputError(
+            f"the saved ids of {rows.name} are {saved.ids.dtype}, to which tables cannot refer; "
+            "save the graph with whole numbers or text as ids."
+        )
+    values = pa.array(saved.ids)
+    # 64 bits where they fit: sums and differences of narrower ids would overflow.
+    numbers = whole(values)
+    if numbers is not None:
+        values = numbers
+    old = Ids(values)
     if rows.ids is None:  # there are no new ones
         return replace(rows, ids=old, size=total)
     if rows.ids.is_text and not old.is_text:

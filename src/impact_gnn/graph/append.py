@@ -88,16 +88,16 @@ class _Update:
         if not len(rows):
             return
         path = _files.inside(self.directory, entry.get("file", name))
-        # Longer ids need wider entries, which cannot be appended to the old file.
-        if rows.dtype.kind == "U" and rows.dtype.itemsize > dtype.itemsize:
+        stored = np.ascontiguousarray(rows, dtype)
+        # Longer or larger ids need wider entries, which cannot be appended to the old file.
+        if dtype.kind in "Uiu" and not np.array_equal(stored, rows):
             old = _files.open_array(path)[:begin]
             # The file is written again with wider entries, under another name.
             self._replace(name, np.concatenate([old.astype(rows.dtype), rows]))
             return
-        rows = np.ascontiguousarray(rows, dtype)
-        _files.append_rows(path, rows, begin)
+        _files.append_rows(path, stored, begin)
         entry["shape"][0] = begin + len(rows)
-        entry["sha256"].append([begin + len(rows), _files.rows_checksum(rows)])
+        entry["sha256"].append([begin + len(rows), _files.rows_checksum(stored)])
 
     def add_columns(self, entry: dict[str, Any], columns: Columns) -> None:
         """Add a file with the raw columns of new nodes."""
