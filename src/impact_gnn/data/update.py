@@ -280,6 +280,12 @@ def _read_edges(
             raise InputError(
                 f"{source.name} has no column {column!r}, the {role} of an edge; add it."
             )
+    for kind in (triple[0], triple[2]):
+        if graph.nodes[kind].ids is None:
+            raise InputError(
+                f"{source.name} numbers rows of type {kind!r}, which may be saved or new ones; "
+                "give the saved tables and the new ones a column of ids, and convert them again."
+            )
     edges = EdgeRows.read(source, table, (ends[triple[0]], ends[triple[2]]), None)
     arrays = {"edge_index": edges.index, "weight": edges.weight}
     if edges.time is not None:
