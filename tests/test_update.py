@@ -4,6 +4,7 @@ import csv
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -11,6 +12,7 @@ import impact_gnn as ig
 from impact_gnn import _files
 from impact_gnn.cli import app
 from impact_gnn.data.files import convert_graph
+from impact_gnn.data.ids import Ids
 from impact_gnn.estimators import Pipeline
 from impact_gnn.graph import graph_digest
 from impact_gnn.graph.neighbourhood import positions_of
@@ -327,7 +329,7 @@ def test_a_matrix_of_features(tmp_path):
     assert grown.y[-2:].tolist() == [1, -1]
     # Row 0 may be the first of the saved nodes, or of the new ones.
     write(new, edges={"source": [0], "target": [1]})
-    with pytest.raises(ig.InputError, match="edges.csv numbers rows of type 'node', which may be"):
+    with pytest.raises(ig.InputError, match=r"edges\.csv numbers rows of type 'node', which"):
         ig.update(tmp_path / "graph", new)
 
 
@@ -366,6 +368,10 @@ def test_narrow_ids_are_joined_to_their_own_nodes(tmp_path, dtype, ids):
     ig.load(tmp_path / "graph", verify=True)
 
 
+def test_a_type_without_nodes_has_no_ids():
+    assert Ids(pa.array([], pa.int64())).find(pa.array([7])).tolist() == [-1]
+
+
 @pytest.mark.parametrize(
     "ids",
     [
@@ -375,7 +381,7 @@ def test_narrow_ids_are_joined_to_their_own_nodes(tmp_path, dtype, ids):
     ],
 )
 def test_ids_that_rows_cannot_name_are_refused(tmp_path, ids):
-    with pytest.raises(ig.InputError, match="the saved ids of nodes.csv are .*; save the graph"):
+    with pytest.raises(ig.InputError, match=r"the saved ids of nodes\.csv are .*; save the"):
         numbered(tmp_path, ids)([], [1], [2])
 
 

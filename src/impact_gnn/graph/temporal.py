@@ -155,7 +155,9 @@ class TemporalGraph:
                 f"choose one of {listing(list(nodes))}."
             )
         checked = {
-            kind: Nodes.checked(kind, part, num_labels if kind == target else None)
+            kind: Nodes.checked(
+                kind, part, num_labels if kind == target else None, may_be_empty=kind != target
+            )
             for kind, part in nodes.items()
         }
         if checked[target].time is None:
