@@ -432,6 +432,66 @@ def test_tables_that_do_not_fit_are_refused(tmp_path, tables, changed, sentence)
     assert graph_digest(ig.load(graph, verify=True)) == digest
 
 
+def set_first(name, value):
+    """A change of the new tables: the first entry of a column of nodes is replaced."""
+    return lambda nodes, _: nodes.update({name: [value, *nodes[name][1:]]})
+
+
+def many_times(nodes, _):
+    days = np.datetime64("2021-01-01") + np.arange(1100)
+    nodes.update({name: [values[0]] * len(days) for name, values in nodes.items()})
+    nodes.update(id=[f"q{k}" for k in range(len(days))], date=days)
+
+
+@pytest.mark.parametrize(
+    ("period", "changed", "sentence"),
+    [
+        ("year", set_first("id", "a\0longer id"), "node.ids contains text with a NUL"),
+        ("year", set_first("label", "q\0w"), "label_names contains text with a NUL"),
+        ("day", many_times, "node.time has 1,1.. distinct values for 1,250 nodes"),
+        (
+            "year",
+            set_first("pages", 2.5),
+            r"column 'pages' of nodes.csv has type double, but int64",
+        ),
+    ],
+)
+def test_a_refused_update_changes_nothing(tmp_path, tables, period, changed, sentence):
+    (nodes, edges), (new_nodes, new_edges) = split_tables(*tables, (NUM_OLD,))
+    nodes["pages"] = 2**53 + 1 + np.arange(NUM_OLD)
+    changed(new_nodes, new_edges)
+    convert_graph(
+        write(tmp_path / "first", nodes=nodes, edges=edges), tmp_path / "graph", period=period
+    )
+    digest = graph_digest(ig.load(tmp_path / "graph"))
+    files = {*tmp_path.glob("graph/**/*")}
+    empty = write(tmp_path / "new", nodes=new_nodes, edges=dict.fromkeys(new_edges, ()))
+    with pytest.raises(ig.InputError, match=sentence):
+        ig.update(tmp_path / "graph", empty)
+    assert {*tmp_path.glob("graph/**/*")} == files
+    assert graph_digest(ig.load(tmp_path / "graph", verify=True)) == digest
+    ig.load(tmp_path / "graph").save(tmp_path / "graph")
+
+
+@pytest.mark.parametrize(
+    ("features", "sentence"),
+    [
+        (np.zeros((3, 3)), "node.x has 103 rows for 102 nodes"),
+        (np.full((2, 3), 1e300), "node.x contains 6 NaN or infinite values"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_refused_matrix_changes_nothing(tmp_path, features, sentence):
+    graph = ig.tsbm(num_nodes=100, num_times=5, num_labels=2, num_features=3, seed=0)
+    graph.save(tmp_path / "graph")
+    digest = graph_digest(ig.load(tmp_path / "graph"))
+    new = write(tmp_path / "new", nodes={"time": [4, 5]}, edges={"source": [], "target": []})
+    np.save(new / "features.npy", features)
+    with pytest.raises(ig.InputError, match=sentence):
+        ig.update(tmp_path / "graph", new)
+    assert graph_digest(ig.load(tmp_path / "graph", verify=True)) == digest
+
+
 def test_what_cannot_be_updated(tmp_path, tables):
     graph, (folder,), _ = saved_and_new(tmp_path, tables)
     with pytest.raises(ig.InputError, match="new-0 is not a saved graph; create one with impact"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from impact_gnn import _files
 from impact_gnn._codec import encode
-from impact_gnn.checks import InputError, guarded, listing, quoted
+from impact_gnn.checks import InputError, guarded, listing, one_line, quoted
 from impact_gnn.data.files import features_in, is_table, load, read_spec, tables_in
 from impact_gnn.data.ids import Ids
 from impact_gnn.data.sources import Source
@@ -20,7 +21,7 @@ from impact_gnn.data.spec import EdgeTable, NodeTable, Spec
 from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times
 from impact_gnn.data.values import numbers_as_dates
 from impact_gnn.encoding import Columns
-from impact_gnn.encoding.kinds import is_number, is_text, whole
+from impact_gnn.encoding.kinds import is_text, whole
 from impact_gnn.graph import HOMOGENEOUS, Nodes, TemporalGraph, Triple, storage
 from impact_gnn.graph.append import NewNodes, append
 from impact_gnn.graph.parts import class_name
@@ -35,8 +36,8 @@ def update(
 ) -> TemporalGraph:
     """Append the nodes and edges of tables to a saved graph, and return the graph.
 
-    The directory grows in its place: its arrays are not written again, and a killed update leaves
-    the graph as it was. Edges may join new nodes and old ones. Periods and kinds of columns are
+    The directory grows in its place: its arrays are not written again, and an update that is killed
+    or refused leaves the graph as it was. Edges may join new nodes and old ones. Periods and kinds of columns are
     those of the saved graph; new classes are added to its classes. New nodes come after all old
     ones, whatever their ids.
 
@@ -86,8 +87,7 @@ def update(
         for kind, saved in graph.nodes.items()
     }
     nodes[graph.target] = _new_nodes(graph.nodes[graph.target], rows[graph.target], label)
-    append(root, nodes, edges, num_labels=num_labels, label_names=names)
-    return load(root)
+    return append(root, nodes, edges, num_labels=num_labels, label_names=names)
 
 
 def _spec_of(root: Path, tables: str | Path, roles: str | Path | None) -> Spec:
@@ -183,15 +183,18 @@ def _columns_like(saved: Columns, rows: NodeRows) -> Columns:
     table = rows.set_kinds(rows.features).table
     for number, field in enumerate(saved.table.schema):
         column = table.column(field.name)
+        # Numbers of another type are joined as floats below.
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            column = column.cast(field.type)
+        table = table.set_column(number, field.name, column)
+        both = [part.select([field.name]) for part in (saved.table, table)]
         try:
-            table = table.set_column(number, field.name, column.cast(field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            # Numbers of another type are joined as floats later.
-            if not (is_number(column.type) and is_number(field.type)):  # they become floats
-                raise InputError(
-                    f"column '{field.name}' of {rows.name} has type {column.type}, but "
-                    f"{field.type} in the graph; use the same kind of values."
-                ) from None
+            pa.concat_tables(both, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise InputError(
+                f"column '{field.name}' of {rows.name} has type {column.type}, but {field.type} in "
+                f"the graph ({one_line(error)}); use the same kind of values."
+            ) from None
     moment = None
     if saved.moment is not None and rows.time is not None:
         moment = rows.time

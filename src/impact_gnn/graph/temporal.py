@@ -760,6 +760,17 @@ class TemporalGraph:
                     triple, {name: getattr(relation, name) for name in storage.EDGE_ARRAYS}
                 )
 
+    @classmethod
+    def restored(cls, parts: dict[str, Any]) -> TemporalGraph:
+        """Check the parts of a saved graph that `storage.read` returns, and build the graph."""
+        cutoff = parts.pop("cutoff")
+        edges_by_node = parts.pop("edges_by_node")
+        del parts["tables"]
+        graph = cls.hetero(**parts)
+        for (triple, end), csr in edges_by_node.items():
+            graph.cache_edges_at(triple, end, csr)
+        return graph if cutoff is None else graph.masked(cutoff)
+
     # -- inside
 
     def __setattr__(self, name: str, value: object) -> None:
