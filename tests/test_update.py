@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -512,6 +513,66 @@ def test_numbers_that_are_words_or_fractions(tmp_path, tables):
     pages = grown.nodes["node"].columns.table.column("pages").to_pylist()
     assert pages[NUM_OLD : NUM_OLD + 2] == [2.5, None]
     assert pages[:3] == tables[0]["pages"][:3].tolist()
+
+
+def update_column(tmp_path, saved, new, **options):
+    """Save a graph whose nodes have a further column, update it, and return the column."""
+    nodes = {
+        "id": [*range(len(saved))],
+        "time": np.arange(len(saved)) % 3 + 2015,
+        "label": np.arange(len(saved)) // 3 % 2,
+        "extra": saved,
+    }
+    edges = {"source": [0], "target": [1]}
+    first = write(tmp_path / "first", nodes=nodes, edges=edges)
+    (first / "graph.toml").write_text(
+        '[nodes.node]\nfile = "nodes.csv"\nid = "id"\ntime = "time"\nlabel = "label"\n'
+        f"[nodes.node.columns]\nextra = '{options['kind']}'\n"
+        '[edges.to]\nfile = "edges.csv"\nsource = "source"\ntarget = "target"\n'
+    )
+    convert_graph(first, tmp_path / "graph")
+    numbers = [1000 + k for k in range(len(new))]
+    late = {"id": numbers, "time": [2018] * len(new), "extra": new}
+    if options.get("parquet"):
+        (tmp_path / "new").mkdir()
+        pq.write_table(pa.table(late), tmp_path / "new" / "nodes.parquet")
+    else:
+        write(tmp_path / "new", nodes=late)
+    grown = ig.update(tmp_path / "graph", tmp_path / "new")
+    return grown.nodes["node"].columns.table.column("extra").to_pylist()[len(saved) :]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["2020-01-01", "2020-02-01"],
+        ["2020-01-01 10:00:00", "2020-02-01 11:00:00"],
+        ["1.50", "2.00"],
+        ["True", "FALSE"],
+        ["+1", "+2"],
+        ["-0", "0"],
+        ["007", "8"],
+        ["1", "2"],
+    ],
+)
+def test_categories_are_read_as_written(tmp_path, values):
+    assert update_column(tmp_path, [*values, "unknown"] * 6, values, kind="category") == values
+
+
+def test_dates_of_a_parquet_file_are_the_categories_of_a_csv(tmp_path):
+    days = ["2020-01-01", "2020-02-01"]
+    new = np.array(days, "M8[us]")
+    assert update_column(tmp_path, [*days, "?"] * 6, new, kind="category", parquet=True) == days
+
+
+def test_the_decimal_mark_is_not_guessed_from_new_rows(tmp_path):
+    with pytest.raises(ig.InputError, match=r"'extra' of nodes\.csv has '1,234', which may be a"):
+        update_column(tmp_path, [0.5, 1.5, "?"] * 6, ["1,234", "2,500"], kind="number")
+
+
+def test_a_decimal_comma_that_cannot_be_another_mark(tmp_path):
+    column = update_column(tmp_path, ["0,5", "1,5", "?"] * 6, ["1,234", "2,5"], kind="number")
+    assert column == [1.234, 2.5]
 
 
 def test_the_command(tmp_path, tables):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from impact_gnn import _files
 from impact_gnn._codec import encode
@@ -19,14 +20,15 @@ from impact_gnn.data.ids import Ids
 from impact_gnn.data.sources import Source
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec
 from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times
-from impact_gnn.data.values import numbers_as_dates
+from impact_gnn.data.values import TableColumn, numbers_as_dates
 from impact_gnn.encoding import Columns
-from impact_gnn.encoding.kinds import is_text, whole
+from impact_gnn.encoding.kinds import COMMA, is_text, texts, whole
 from impact_gnn.graph import HOMOGENEOUS, Nodes, TemporalGraph, Triple, storage
 from impact_gnn.graph.append import NewNodes, append
 from impact_gnn.graph.parts import class_name
 from impact_gnn.graph.periods import Periods, choose
 
+THOUSANDS = r"^[-+]?[1-9]\d{0,2},\d{3}$"  # a comma that need not be the decimal mark
 _NOTHING = Source("nothing", lambda: pa.table({}))
 """Stands for a table that is not there: it has no new rows."""
 
@@ -37,9 +39,9 @@ def update(
     """Append the nodes and edges of tables to a saved graph, and return the graph.
 
     The directory grows in its place: its arrays are not written again, and an update that is killed
-    or refused leaves the graph as it was. Edges may join new nodes and old ones. Periods and kinds of columns are
-    those of the saved graph; new classes are added to its classes. New nodes come after all old
-    ones, whatever their ids.
+    or refused leaves the graph as it was. Edges may join new nodes and old ones. Periods and kinds
+    of columns are those of the saved graph; new classes are added to its classes. New nodes come
+    after all old ones, whatever their ids.
 
     Args:
         directory: Written by `TemporalGraph.save` or `impact convert`.
@@ -146,6 +148,10 @@ def _read_nodes(
                 f"{source.name} {problem} {listing(columns)}; the features of the graph are "
                 f"{listing(features or ['none'])}, and roles are declared in graph.toml."
             )
+    if saved.columns is not None:
+        # The types of new rows alone may differ: "1.50" is no number where a saved row is a word.
+        text = [field.name for field in saved.columns.table.schema if is_text(field.type)]
+        source = source.as_written(text)
     rows = NodeRows.read(source, table, matrix, None)
     for role, values in (("time", saved.time), ("ids", saved.ids)):
         if (getattr(rows, role) is None) != (values is None):
@@ -180,11 +186,16 @@ def _columns_like(saved: Columns, rows: NodeRows) -> Columns:
     names = saved.table.column_names
     # Columns that the saved graph ignores are ignored here too.
     rows.declared_kinds = {name: saved.kinds.get(name, "ignore") for name in names}
+    raw = rows.features.table
     table = rows.set_kinds(rows.features).table
     for number, field in enumerate(saved.table.schema):
         column = table.column(field.name)
+        if is_text(field.type):
+            column = texts(field.name, column)
+        else:
+            _refuse_ambiguous_commas(TableColumn(raw.column(field.name), field.name, rows.name))
         # Numbers of another type are joined as floats below.
-        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        with suppress(pa.ArrowException):
             column = column.cast(field.type)
         table = table.set_column(number, field.name, column)
         both = [part.select([field.name]) for part in (saved.table, table)]
@@ -199,6 +210,19 @@ def _columns_like(saved: Columns, rows: NodeRows) -> Columns:
     if saved.moment is not None and rows.time is not None:
         moment = rows.time
     return Columns(table, saved.kinds, moment=moment)
+
+
+def _refuse_ambiguous_commas(column: TableColumn) -> None:
+    """Refuse text like 1,234: saved numbers do not tell whether a comma was their decimal mark."""
+    if not is_text(column.type):
+        return
+    text = pc.utf8_trim_whitespace(column.values)
+    text = text.filter(pc.match_substring_regex(text, COMMA))
+    if len(text) and pc.all(pc.match_substring_regex(text, THOUSANDS)).as_py():
+        raise InputError(
+            f"{column} has {text[0].as_py()!r}, which may be a fraction or thousands; "
+            "write numbers with a decimal point and without commas."
+        )
 
 
 def _joined_labels(
