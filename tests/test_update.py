@@ -557,6 +557,14 @@ def update_column(tmp_path, saved, new, **options):
 )
 def test_categories_are_read_as_written(tmp_path, values):
     assert update_column(tmp_path, [*values, "unknown"] * 6, values, kind="category") == values
+    # A table alone, as a model reads it, has the same values.
+    alone = write(
+        tmp_path / "alone",
+        nodes={"id": [0, 1], "time": [2015, 2018], "label": [0, ""], "extra": values},
+        edges={"source": [0], "target": [1]},
+    )
+    column = ig.load(alone, roles=tmp_path / "first" / "graph.toml").nodes["node"].columns.table
+    assert list(map(str, column.column("extra").to_pylist())) == values
 
 
 def test_dates_of_a_parquet_file_are_the_categories_of_a_csv(tmp_path):
