@@ -3,13 +3,18 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from graphs import CITES, WRITES, graph, hetero, parts
 from impact_gnn.checks import InputError
+from impact_gnn.data.files import load
+from impact_gnn.encoding import Columns
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, build_csr, graph_digest
+from impact_gnn.graph.csr import EdgesByNode
+from impact_gnn.graph.neighbourhood import neighbourhood
 
 
 def test_attributes():
@@ -134,6 +139,13 @@ def test_csr_holds_the_edges_in_their_order(num_nodes, num_edges, weighted, seed
     assert (csr.weight is None) == (not weighted)
 
 
+def test_appended_edges_beyond_32_bits():
+    first = build_csr(np.array([0]), np.array([0]), 1, 1)
+    edges = EdgesByNode(first, np.array([0]), np.array([2**31]))
+    assert edges.at(np.array([0])).tolist() == [0, 2**31]
+    assert EdgesByNode.of(np.array([0, 0]), 1, first).at(np.array([0])).dtype == np.int32
+
+
 def test_csr_is_built_once_and_shared_by_views_with_the_same_edges():
     g = graph(edge_weight=np.ones(6, np.float16))
     assert g.csr() is g.csr(HOMOGENEOUS)
@@ -199,6 +211,22 @@ def test_upto_may_leave_a_type_empty():
     assert past.nodes["author"].num_nodes == 0
     assert past.csr(WRITES).num_edges == 0
     assert past.times.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_type_without_nodes_is_saved_encoded_and_left_out_of_neighbourhoods(tmp_path, columns):
+    x = Columns(pa.table({"age": [3.0]}), {"age": "number"}) if columns else np.ones((1, 2))
+    past = hetero(
+        nodes={"paper": {"y": [0, 1, 0], "time": [1, 2, 3]}, "author": {"x": x, "time": [3]}},
+        edges={WRITES: [[0], [2]]},
+    ).upto(2)
+    past.save(tmp_path / "past")
+    read = load(tmp_path / "past", verify=True)
+    assert repr(read) == repr(past)
+    assert read.encoded().nodes["author"].num_nodes == 0
+    view = read.masked(2).undirected()
+    part, _ = neighbourhood(view, np.array([1]), steps=2, both_ways=True)
+    assert part.nodes["author"].num_nodes == 0
 
 
 def test_upto_leaves_out_edges_that_came_later():

@@ -144,8 +144,16 @@ PAPER = {"time": [1, 2, 3]}
             r"nodes\['venue'\] has no size; pass num_nodes, x or time",
         ),
         (
-            {"nodes": {"paper": PAPER, "venue": {"num_nodes": 0}}},
+            {"nodes": {"paper": {"num_nodes": 0}, "venue": {"num_nodes": 0}}},
+            r"the graph has no nodes of type 'paper'; pass",
+        ),
+        (
+            {"nodes": {"paper": PAPER, "venue": {"num_nodes": -1}}},
             r"the graph has no nodes of type 'venue'; pass",
+        ),
+        (
+            {"nodes": {"paper": PAPER, "venue": {"num_nodes": 0, "time": [3]}}},
+            r"venue.time has 1 entries for 0 nodes; pass one time per node",
         ),
         (
             {"nodes": {"paper": PAPER, "venue": {"num_nodes": "3"}}},

@@ -4,6 +4,8 @@ import csv
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -11,6 +13,7 @@ import impact_gnn as ig
 from impact_gnn import _files
 from impact_gnn.cli import app
 from impact_gnn.data.files import convert_graph
+from impact_gnn.data.ids import Ids
 from impact_gnn.estimators import Pipeline
 from impact_gnn.graph import graph_digest
 from impact_gnn.graph.neighbourhood import positions_of
@@ -314,23 +317,73 @@ def test_several_types(tmp_path):
     )
 
 
-def test_a_matrix_of_features_and_numbered_nodes(tmp_path):
+def test_a_matrix_of_features(tmp_path):
     graph = ig.tsbm(num_nodes=100, num_times=5, num_labels=2, num_features=3, seed=0)
     graph.save(tmp_path / "graph")
-    new = write(
-        tmp_path / "new",
-        nodes={"time": [4, 5], "label": [1, ""]},
-        edges={"source": [100, 101], "target": [0, 100]},
-    )
+    nodes = {"time": [4, 5], "label": [1, ""]}
+    new = write(tmp_path / "new", nodes=nodes, edges={"source": [], "target": []})
     np.save(new / "features.npy", np.array([[1, 2, 3], [4, 5, 6]], np.float32))
     grown = ig.update(tmp_path / "graph", new)
     assert grown.x[-1].tolist() == [4, 5, 6]
     assert grown.x.dtype == graph.x.dtype
     assert grown.time[-2:].tolist() == [4, 5]
     assert grown.y[-2:].tolist() == [1, -1]
-    assert grown.edge_index[:, -2:].tolist() == [[100, 101], [0, 100]] or (
-        grown.edge_index[:, -2:].T.tolist() == [[100, 0], [101, 100]]
-    )
+    # Row 0 may be the first of the saved nodes, or of the new ones.
+    write(new, edges={"source": [0], "target": [1]})
+    with pytest.raises(ig.InputError, match=r"edges\.csv numbers rows of type 'node', which"):
+        ig.update(tmp_path / "graph", new)
+
+
+def numbered(tmp_path, ids):
+    """A saved graph whose nodes have these ids, and a function that updates it."""
+    num_nodes = len(ids)
+    ig.TemporalGraph(
+        time=np.arange(num_nodes) * 3 // num_nodes, edge_index=[[0], [1]], ids=ids
+    ).save(tmp_path / "graph")
+
+    def update(new_ids, source, target):
+        new = write(
+            tmp_path / f"new-{source[0]}",
+            nodes={"id": new_ids, "time": [3] * len(new_ids)},
+            edges={"source": source, "target": target},
+        )
+        return ig.update(tmp_path / "graph", new)
+
+    return update
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ids"),
+    [
+        ("int8", np.arange(-100, 101)),
+        ("uint8", np.arange(1, 256)),
+        ("int16", [-30000, 0, 30000]),
+        ("uint64", [2**63, 2**63 + 1]),
+    ],
+)
+def test_narrow_ids_are_joined_to_their_own_nodes(tmp_path, dtype, ids):
+    ids = np.array(ids, dtype)
+    grown = numbered(tmp_path, ids)([70_000], [70_000] * len(ids), ids)
+    assert grown.ids.tolist() == [*ids.tolist(), 70_000]
+    assert grown.edge_index[:, 1:].tolist() == [[len(ids)] * len(ids), [*range(len(ids))]]
+    ig.load(tmp_path / "graph", verify=True)
+
+
+def test_a_type_without_nodes_has_no_ids():
+    assert Ids(pa.array([], pa.int64())).find(pa.array([7])).tolist() == [-1]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.array([1.0, 2.0]),
+        np.array([True, False]),
+        np.array(["2020-01-01", "2020-01-02"], "M8[D]"),
+    ],
+)
+def test_ids_that_rows_cannot_name_are_refused(tmp_path, ids):
+    with pytest.raises(ig.InputError, match=r"the saved ids of nodes\.csv are .*; save the"):
+        numbered(tmp_path, ids)([], [1], [2])
 
 
 def change(name, value):
@@ -380,6 +433,66 @@ def test_tables_that_do_not_fit_are_refused(tmp_path, tables, changed, sentence)
     assert graph_digest(ig.load(graph, verify=True)) == digest
 
 
+def set_first(name, value):
+    """A change of the new tables: the first entry of a column of nodes is replaced."""
+    return lambda nodes, _: nodes.update({name: [value, *nodes[name][1:]]})
+
+
+def many_times(nodes, _):
+    days = np.datetime64("2021-01-01") + np.arange(1100)
+    nodes.update({name: [values[0]] * len(days) for name, values in nodes.items()})
+    nodes.update(id=[f"q{k}" for k in range(len(days))], date=days)
+
+
+@pytest.mark.parametrize(
+    ("period", "changed", "sentence"),
+    [
+        ("year", set_first("id", "a\0longer id"), "node.ids contains text with a NUL"),
+        ("year", set_first("label", "q\0w"), "label_names contains text with a NUL"),
+        ("day", many_times, "node.time has 1,1.. distinct values for 1,250 nodes"),
+        (
+            "year",
+            set_first("pages", 2.5),
+            r"column 'pages' of nodes.csv has type double, but int64",
+        ),
+    ],
+)
+def test_a_refused_update_changes_nothing(tmp_path, tables, period, changed, sentence):
+    (nodes, edges), (new_nodes, new_edges) = split_tables(*tables, (NUM_OLD,))
+    nodes["pages"] = 2**53 + 1 + np.arange(NUM_OLD)
+    changed(new_nodes, new_edges)
+    convert_graph(
+        write(tmp_path / "first", nodes=nodes, edges=edges), tmp_path / "graph", period=period
+    )
+    digest = graph_digest(ig.load(tmp_path / "graph"))
+    files = {*tmp_path.glob("graph/**/*")}
+    empty = write(tmp_path / "new", nodes=new_nodes, edges=dict.fromkeys(new_edges, ()))
+    with pytest.raises(ig.InputError, match=sentence):
+        ig.update(tmp_path / "graph", empty)
+    assert {*tmp_path.glob("graph/**/*")} == files
+    assert graph_digest(ig.load(tmp_path / "graph", verify=True)) == digest
+    ig.load(tmp_path / "graph").save(tmp_path / "graph")
+
+
+@pytest.mark.parametrize(
+    ("features", "sentence"),
+    [
+        (np.zeros((3, 3)), "node.x has 103 rows for 102 nodes"),
+        (np.full((2, 3), 1e300), "node.x contains 6 NaN or infinite values"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_refused_matrix_changes_nothing(tmp_path, features, sentence):
+    graph = ig.tsbm(num_nodes=100, num_times=5, num_labels=2, num_features=3, seed=0)
+    graph.save(tmp_path / "graph")
+    digest = graph_digest(ig.load(tmp_path / "graph"))
+    new = write(tmp_path / "new", nodes={"time": [4, 5]}, edges={"source": [], "target": []})
+    np.save(new / "features.npy", features)
+    with pytest.raises(ig.InputError, match=sentence):
+        ig.update(tmp_path / "graph", new)
+    assert graph_digest(ig.load(tmp_path / "graph", verify=True)) == digest
+
+
 def test_what_cannot_be_updated(tmp_path, tables):
     graph, (folder,), _ = saved_and_new(tmp_path, tables)
     with pytest.raises(ig.InputError, match="new-0 is not a saved graph; create one with impact"):
@@ -400,6 +513,74 @@ def test_numbers_that_are_words_or_fractions(tmp_path, tables):
     pages = grown.nodes["node"].columns.table.column("pages").to_pylist()
     assert pages[NUM_OLD : NUM_OLD + 2] == [2.5, None]
     assert pages[:3] == tables[0]["pages"][:3].tolist()
+
+
+def update_column(tmp_path, saved, new, **options):
+    """Save a graph whose nodes have a further column, update it, and return the column."""
+    nodes = {
+        "id": [*range(len(saved))],
+        "time": np.arange(len(saved)) % 3 + 2015,
+        "label": np.arange(len(saved)) // 3 % 2,
+        "extra": saved,
+    }
+    edges = {"source": [0], "target": [1]}
+    first = write(tmp_path / "first", nodes=nodes, edges=edges)
+    (first / "graph.toml").write_text(
+        '[nodes.node]\nfile = "nodes.csv"\nid = "id"\ntime = "time"\nlabel = "label"\n'
+        f"[nodes.node.columns]\nextra = '{options['kind']}'\n"
+        '[edges.to]\nfile = "edges.csv"\nsource = "source"\ntarget = "target"\n'
+    )
+    convert_graph(first, tmp_path / "graph")
+    numbers = [1000 + k for k in range(len(new))]
+    late = {"id": numbers, "time": [2018] * len(new), "extra": new}
+    if options.get("parquet"):
+        (tmp_path / "new").mkdir()
+        pq.write_table(pa.table(late), tmp_path / "new" / "nodes.parquet")
+    else:
+        write(tmp_path / "new", nodes=late)
+    grown = ig.update(tmp_path / "graph", tmp_path / "new")
+    return grown.nodes["node"].columns.table.column("extra").to_pylist()[len(saved) :]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["2020-01-01", "2020-02-01"],
+        ["2020-01-01 10:00:00", "2020-02-01 11:00:00"],
+        ["1.50", "2.00"],
+        ["True", "FALSE"],
+        ["+1", "+2"],
+        ["-0", "0"],
+        ["007", "8"],
+        ["1", "2"],
+    ],
+)
+def test_categories_are_read_as_written(tmp_path, values):
+    assert update_column(tmp_path, [*values, "unknown"] * 6, values, kind="category") == values
+    # A table alone, as a model reads it, has the same values.
+    alone = write(
+        tmp_path / "alone",
+        nodes={"id": [0, 1], "time": [2015, 2018], "label": [0, ""], "extra": values},
+        edges={"source": [0], "target": [1]},
+    )
+    column = ig.load(alone, roles=tmp_path / "first" / "graph.toml").nodes["node"].columns.table
+    assert list(map(str, column.column("extra").to_pylist())) == values
+
+
+def test_dates_of_a_parquet_file_are_the_categories_of_a_csv(tmp_path):
+    days = ["2020-01-01", "2020-02-01"]
+    new = np.array(days, "M8[us]")
+    assert update_column(tmp_path, [*days, "?"] * 6, new, kind="category", parquet=True) == days
+
+
+def test_the_decimal_mark_is_not_guessed_from_new_rows(tmp_path):
+    with pytest.raises(ig.InputError, match=r"'extra' of nodes\.csv has '1,234', which may be a"):
+        update_column(tmp_path, [0.5, 1.5, "?"] * 6, ["1,234", "2,500"], kind="number")
+
+
+def test_a_decimal_comma_that_cannot_be_another_mark(tmp_path):
+    column = update_column(tmp_path, ["0,5", "1,5", "?"] * 6, ["1,234", "2,5"], kind="number")
+    assert column == [1.234, 2.5]
 
 
 def test_the_command(tmp_path, tables):

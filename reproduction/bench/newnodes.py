@@ -76,7 +76,8 @@ def write_graph(folder: str, nodes: int, degree: int, width: int) -> dict[str, A
     with storage.writing(f"{folder}/graph", target="node", num_labels=LABELS) as writer:
         period = np.arange(nodes) * PERIODS // nodes
         label = np.where(period < PERIODS - 1, rng.integers(0, LABELS, nodes), -1)
-        place = writer.nodes("node", nodes, {"time": period, "y": label})
+        arrays = {"time": period, "y": label, "ids": np.arange(nodes)}
+        place = writer.nodes("node", nodes, arrays)
         x = _files.create_array(place / "x.npy", np.float32, (nodes, width))
         place = writer.relation(HOMOGENEOUS, {})
         pairs = _files.create_array(place / "edge_index.npy", np.int32, (nodes * degree, 2))
@@ -101,10 +102,10 @@ def write_tables(folder: Path, begin: int, new: int, degree: int, width: int) ->
     rng = np.random.default_rng(begin)
     (folder / "new").mkdir(exist_ok=True)
     np.save(folder / "new" / "features.npy", rng.random((new, width), dtype=np.float32))
-    nodes = [[PERIODS - 1, ""]] * new
+    nodes = [[node, PERIODS - 1, ""] for node in range(begin, begin + new)]
     edges = _links(rng, begin, begin + new, degree).tolist()
     for name, header, rows in (
-        ("nodes", ["time", "label"], nodes),
+        ("nodes", ["id", "time", "label"], nodes),
         ("edges", ["source", "target"], edges),
     ):
         with (folder / "new" / f"{name}.csv").open("w", newline="") as file:

@@ -114,14 +114,7 @@ def features_in(folder: Path) -> np.ndarray | None:
 def _read_arrays(path: Path, verify: bool) -> TemporalGraph:
     """Load a saved graph or an archive."""
     if path.is_dir() and regular(path / storage.MANIFEST):
-        parts = storage.read(path, verify=verify)
-        cutoff = parts.pop("cutoff")
-        edges_by_node = parts.pop("edges_by_node")
-        del parts["tables"]
-        graph = TemporalGraph.hetero(**parts)
-        for (triple, end), csr in edges_by_node.items():
-            graph.cache_edges_at(triple, end, csr)
-        return graph if cutoff is None else graph.masked(cutoff)
+        return TemporalGraph.restored(storage.read(path, verify=verify))
     if not path.exists():
         raise InputError(
             f"{path} does not exist; pass a folder with nodes.csv and edges.csv, or an .npz file."

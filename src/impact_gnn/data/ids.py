@@ -83,7 +83,7 @@ class Ids:
 
         It is faster than hashing; None for text, or if most numbers are no ids.
         """
-        if self.is_text:
+        if self.is_text or not len(self.values):
             return None
         numbers = np.asarray(self.values)
         low = int(numbers.min())

@@ -292,7 +292,7 @@ class _Csv:
             read=lambda: pa.csv.read_csv(**self._input(self._types(exact))),
             stream=lambda: pa.csv.open_csv(**self._input(self._types(exact))),
             size=factor * self.path.stat().st_size,
-            exact=self.source,
+            exact=lambda more: self.source(exact | more),
             notes=self._notes,
         )
 

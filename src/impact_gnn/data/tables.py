@@ -464,8 +464,9 @@ class NodeRows:
         cls, source: Source, spec: NodeTable, features: np.ndarray | None, spill: Path | None
     ) -> NodeRows:
         roles = list(spec.roles.values())
-        # As numbers, 007 and 7 would be one id or class.
-        source = source.as_written([spec.id, spec.label])
+        # As numbers, 007 and 7 would be one id, class or category.
+        categories = [name for name, kind in spec.columns.items() if kind == "category"]
+        source = source.as_written([spec.id, spec.label, *categories])
         raw = source.table if spill is None else _spill_features(source, roles, spill)
         if raw.num_rows == 0:
             raise InputError(f"{source.name} has no rows; pass at least one node.")

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from impact_gnn import _files
 from impact_gnn._codec import encode
-from impact_gnn.checks import InputError, guarded, listing, quoted
+from impact_gnn.checks import InputError, guarded, listing, one_line, quoted
 from impact_gnn.data.files import features_in, is_table, load, read_spec, tables_in
 from impact_gnn.data.ids import Ids
 from impact_gnn.data.sources import Source
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec
 from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times
-from impact_gnn.data.values import numbers_as_dates
+from impact_gnn.data.values import TableColumn, numbers_as_dates
 from impact_gnn.encoding import Columns
-from impact_gnn.encoding.kinds import is_number
+from impact_gnn.encoding.kinds import COMMA, is_text, texts, whole
 from impact_gnn.graph import HOMOGENEOUS, Nodes, TemporalGraph, Triple, storage
 from impact_gnn.graph.append import NewNodes, append
 from impact_gnn.graph.parts import class_name
 from impact_gnn.graph.periods import Periods, choose
 
+THOUSANDS = r"^[-+]?[1-9]\d{0,2},\d{3}$"  # a comma that need not be the decimal mark
 _NOTHING = Source("nothing", lambda: pa.table({}))
 """Stands for a table that is not there: it has no new rows."""
 
@@ -35,10 +38,10 @@ def update(
 ) -> TemporalGraph:
     """Append the nodes and edges of tables to a saved graph, and return the graph.
 
-    The directory grows in its place: its arrays are not written again, and a killed update leaves
-    the graph as it was. Edges may join new nodes and old ones. Periods and kinds of columns are
-    those of the saved graph; new classes are added to its classes. New nodes come after all old
-    ones, whatever their ids.
+    The directory grows in its place: its arrays are not written again, and an update that is killed
+    or refused leaves the graph as it was. Edges may join new nodes and old ones. Periods and kinds
+    of columns are those of the saved graph; new classes are added to its classes. New nodes come
+    after all old ones, whatever their ids.
 
     Args:
         directory: Written by `TemporalGraph.save` or `impact convert`.
@@ -86,8 +89,7 @@ def update(
         for kind, saved in graph.nodes.items()
     }
     nodes[graph.target] = _new_nodes(graph.nodes[graph.target], rows[graph.target], label)
-    append(root, nodes, edges, num_labels=num_labels, label_names=names)
-    return load(root)
+    return append(root, nodes, edges, num_labels=num_labels, label_names=names)
 
 
 def _spec_of(root: Path, tables: str | Path, roles: str | Path | None) -> Spec:
@@ -146,6 +148,10 @@ def _read_nodes(
                 f"{source.name} {problem} {listing(columns)}; the features of the graph are "
                 f"{listing(features or ['none'])}, and roles are declared in graph.toml."
             )
+    if saved.columns is not None:
+        # The types of new rows alone may differ: "1.50" is no number where a saved row is a word.
+        text = [field.name for field in saved.columns.table.schema if is_text(field.type)]
+        source = source.as_written(text)
     rows = NodeRows.read(source, table, matrix, None)
     for role, values in (("time", saved.time), ("ids", saved.ids)):
         if (getattr(rows, role) is None) != (values is None):
@@ -180,22 +186,43 @@ def _columns_like(saved: Columns, rows: NodeRows) -> Columns:
     names = saved.table.column_names
     # Columns that the saved graph ignores are ignored here too.
     rows.declared_kinds = {name: saved.kinds.get(name, "ignore") for name in names}
+    raw = rows.features.table
     table = rows.set_kinds(rows.features).table
     for number, field in enumerate(saved.table.schema):
         column = table.column(field.name)
+        if is_text(field.type):
+            column = texts(field.name, column)
+        else:
+            _refuse_ambiguous_commas(TableColumn(raw.column(field.name), field.name, rows.name))
+        # Numbers of another type are joined as floats below.
+        with suppress(pa.ArrowException):
+            column = column.cast(field.type)
+        table = table.set_column(number, field.name, column)
+        both = [part.select([field.name]) for part in (saved.table, table)]
         try:
-            table = table.set_column(number, field.name, column.cast(field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            # Numbers of another type are joined as floats later.
-            if not (is_number(column.type) and is_number(field.type)):  # they become floats
-                raise InputError(
-                    f"column '{field.name}' of {rows.name} has type {column.type}, but "
-                    f"{field.type} in the graph; use the same kind of values."
-                ) from None
+            pa.concat_tables(both, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise InputError(
+                f"column '{field.name}' of {rows.name} has type {column.type}, but {field.type} in "
+                f"the graph ({one_line(error)}); use the same kind of values."
+            ) from None
     moment = None
     if saved.moment is not None and rows.time is not None:
         moment = rows.time
     return Columns(table, saved.kinds, moment=moment)
+
+
+def _refuse_ambiguous_commas(column: TableColumn) -> None:
+    """Refuse text like 1,234: saved numbers do not tell whether a comma was their decimal mark."""
+    if not is_text(column.type):
+        return
+    text = pc.utf8_trim_whitespace(column.values)
+    text = text.filter(pc.match_substring_regex(text, COMMA))
+    if len(text) and pc.all(pc.match_substring_regex(text, THOUSANDS)).as_py():
+        raise InputError(
+            f"{column} has {text[0].as_py()!r}, which may be a fraction or thousands; "
+            "write numbers with a decimal point and without commas."
+        )
 
 
 def _joined_labels(
@@ -233,7 +260,17 @@ def _joined_ids(saved: Nodes, rows: NodeRows) -> NodeRows:
     total = saved.num_nodes + rows.size
     if saved.ids is None:
         return replace(rows, ids=None, size=total)
-    old = Ids(pa.array(saved.ids))
+    if saved.ids.dtype.kind not in "iuU":
+        raise InputError(
+            f"the saved ids of {rows.name} are {saved.ids.dtype}, to which tables cannot refer; "
+            "save the graph with whole numbers or text as ids."
+        )
+    values = pa.array(saved.ids)
+    # 64 bits where they fit: sums and differences of narrower ids would overflow.
+    numbers = whole(values)
+    if numbers is not None:
+        values = numbers
+    old = Ids(values)
     if rows.ids is None:  # there are no new ones
         return replace(rows, ids=old, size=total)
     if rows.ids.is_text and not old.is_text:
@@ -269,6 +306,12 @@ def _read_edges(
         if column not in source.head.column_names:
             raise InputError(
                 f"{source.name} has no column {column!r}, the {role} of an edge; add it."
+            )
+    for kind in (triple[0], triple[2]):
+        if graph.nodes[kind].ids is None:
+            raise InputError(
+                f"{source.name} numbers rows of type {kind!r}, which may be saved or new ones; "
+                "give the saved tables and the new ones a column of ids, and convert them again."
             )
     edges = EdgeRows.read(source, table, (ends[triple[0]], ends[triple[2]]), None)
     arrays = {"edge_index": edges.index, "weight": edges.weight}

@@ -305,7 +305,8 @@ class Vector(Part):
     @classmethod
     def of(cls, name: str, x: np.ndarray, known: np.ndarray | None = None) -> Vector:
         """Learn from the rows of a matrix in the mask `known` (None for all); it may be mapped."""
-        if known is not None and not known.any():  # nothing is known, so every number may be right
+        rows = np.arange(len(x)) if known is None else np.flatnonzero(known)
+        if not len(rows):  # nothing is known, so every number may be right
             zeros = np.zeros(x.shape[1])
             return cls(
                 name,
@@ -316,7 +317,6 @@ class Vector(Part):
                 width=zeros + 1,
                 wild=zeros.astype(bool),
             )
-        rows = np.arange(len(x)) if known is None else np.flatnonzero(known)
         # Rows that quantiles are computed from: fewer where rows are wide.
         size = min(max(QUANTILE_NUMBERS // max(x.shape[1], 1), 1000), QUANTILES)
         sample = x[rows[:: max(len(rows) // size, 1)]].astype(np.float64)

@@ -1,14 +1,15 @@
 """Appends nodes and edges to a saved graph in its place; a killed process leaves the old graph.
 
 Rows go behind those of the `.npy` files, which are not written again. The new manifest, which says
-how many rows count, replaces the old one last. Raw columns go to a file for every update. An array
-that cannot grow (ids that are wider than before) is written to a new file.
+how many rows count, replaces the old one last, after a check of the graph that it describes. Raw
+columns go to a file for every update. An array that cannot grow (ids that are wider than before) is
+written to a new file.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from impact_gnn.encoding import Columns
 from impact_gnn.graph import storage
 from impact_gnn.graph.csr import EdgesByNode
 from impact_gnn.graph.parts import Triple
+from impact_gnn.graph.temporal import TemporalGraph
 
 MOST_LATER = 0.25  # later edges, as a share of the grouped ones, from which all are grouped again
 
@@ -40,8 +42,8 @@ def append(
     *,
     num_labels: int,
     label_names: Sequence[Any] | None,
-) -> None:
-    """Append nodes by type and edges by relation, and set the classes."""
+) -> TemporalGraph:
+    """Append nodes by type and edges by relation, set the classes, and return the graph."""
     with _files.exclusive_scratch(directory) as scratch:
         update = _Update(directory, scratch)
         manifest = update.manifest
@@ -61,7 +63,7 @@ def append(
                 update.append_rows(f"{entry['folder']}/{name}.npy", rows)
             update.group_edges(entry)
         manifest.update(num_labels=num_labels, label_names=label_names)
-        update.finish()
+        return update.finish()
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +90,16 @@ class _Update:
         if not len(rows):
             return
         path = _files.inside(self.directory, entry.get("file", name))
-        # Longer ids need wider entries, which cannot be appended to the old file.
-        if rows.dtype.kind == "U" and rows.dtype.itemsize > dtype.itemsize:
+        stored = np.ascontiguousarray(rows, dtype)
+        # Longer or larger ids need wider entries, which cannot be appended to the old file.
+        if dtype.kind in "Uiu" and not np.array_equal(stored, rows):
             old = _files.open_array(path)[:begin]
             # The file is written again with wider entries, under another name.
             self._replace(name, np.concatenate([old.astype(rows.dtype), rows]))
             return
-        rows = np.ascontiguousarray(rows, dtype)
-        _files.append_rows(path, rows, begin)
+        _files.append_rows(path, stored, begin)
         entry["shape"][0] = begin + len(rows)
-        entry["sha256"].append([begin + len(rows), _files.rows_checksum(rows)])
+        entry["sha256"].append([begin + len(rows), _files.rows_checksum(stored)])
 
     def add_columns(self, entry: dict[str, Any], columns: Columns) -> None:
         """Add a file with the raw columns of new nodes."""
@@ -149,14 +151,26 @@ class _Update:
         self.new_files[name] = path
         return path
 
-    def finish(self) -> None:
-        """Give new files their names, replace the manifest, and remove what it no longer lists."""
+    def finish(self) -> TemporalGraph:
+        """Give new files their names, replace the manifest, and remove what it no longer lists.
+
+        A graph that is refused leaves the old one as it was.
+        """
         for name, path in self.new_files.items():
             _files.flush(path)
             goal = _files.inside(self.directory, name)
             os.replace(path, goal)
             _files.flush(goal.parent)
+        try:
+            graph = TemporalGraph.restored(storage.read(self.directory, manifest=self.manifest))
+        except BaseException:
+            self._remove(self.new_files)
+            raise
         # The moment at which the update exists; all files that it lists are on the disk by now.
         _files.write_json(self.directory / storage.MANIFEST, self.manifest, sealed=True)
-        for name in self.old_files:
+        self._remove(self.old_files)
+        return graph
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
             _files.remove(_files.inside(self.directory, name))

@@ -77,7 +77,8 @@ class EdgesByNode:
         later = np.asarray(ends[csr.num_edges :])
         order = np.argsort(later, kind="stable")
         # Positions in the whole list of edges.
-        return cls(csr, later[order], order + csr.num_edges)
+        places = (order + csr.num_edges).astype(index_type(len(ends)))
+        return cls(csr, later[order], places)
 
     def at(self, nodes: np.ndarray) -> np.ndarray:
         """Return the positions of all edges at some nodes."""
@@ -87,7 +88,7 @@ class EdgesByNode:
         begin = np.searchsorted(self.later_nodes, nodes)
         size = np.searchsorted(self.later_nodes, nodes, side="right") - begin
         place = np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())
-        return np.concatenate([first, self.later_edges[place].astype(first.dtype)])
+        return np.concatenate([first, self.later_edges[place]])
 
 
 def index_type(size: int) -> np.dtype:

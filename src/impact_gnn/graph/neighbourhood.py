@@ -48,7 +48,8 @@ def neighbourhood(
         # Only nodes that are new in this step are extended in the next.
         newest = {kind: np.flatnonzero(inside[kind] & ~before[kind]) for kind in inside}
     for mask in inside.values():
-        mask[0] |= not mask.any()  # engines need a node of every type
+        # Engines need a node of every type that has one.
+        mask[:1] |= not mask.any()
     positions = {kind: np.flatnonzero(mask) for kind, mask in inside.items()}
     numbers = {kind: part.renumbered(positions[kind]) for kind, part in graph.nodes.items()}
     relations = {

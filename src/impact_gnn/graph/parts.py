@@ -48,7 +48,14 @@ class Nodes:
         _make_read_only(self, ["features", "y", "time", "ids", "timestamp", "numbers"])
 
     @classmethod
-    def checked(cls, kind: str, arrays: Mapping[str, Any], num_labels: int | None) -> Nodes:
+    def checked(
+        cls,
+        kind: str,
+        arrays: Mapping[str, Any],
+        num_labels: int | None,
+        *,
+        may_be_empty: bool = False,
+    ) -> Nodes:
         """The nodes of a type (nameless in a homogeneous graph) from what a user gave."""
         where = f"{kind}." if kind else ""
         if not isinstance(arrays, Mapping):
@@ -63,6 +70,9 @@ class Nodes:
                 f"use {', '.join(NODE_FIELDS)}."
             )
         count = _node_count(kind, where, arrays)
+        if count < 0 or (count == 0 and not may_be_empty):
+            of_type = f" of type {kind!r}" if kind else ""
+            raise InputError(f"the graph has no nodes{of_type}; pass at least one.")
         x, y, time, ids = (arrays.get(name) for name in ("x", "y", "time", "ids"))
         if time is None and not kind:
             raise InputError(TIME_MISSING)
@@ -262,12 +272,7 @@ def _node_count(kind: str, where: str, arrays: Mapping[str, Any]) -> int:
             if not first.ndim:
                 raise InputError(f"{where}{name} is a single value; pass one entry per node.")
         count = len(first)
-    count = checks.whole_number(f"{where}num_nodes", count)
-    if count <= 0:
-        raise InputError(
-            f"the graph has no nodes{f' of type {kind!r}' if kind else ''}; pass at least one."
-        )
-    return count
+    return checks.whole_number(f"{where}num_nodes", count)
 
 
 def classes(

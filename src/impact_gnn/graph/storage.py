@@ -183,8 +183,10 @@ def _own_files(directory: Path) -> list[str]:
         return []
 
 
-def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
-    """Read the parts of a saved graph.
+def read(
+    directory: str | Path, *, verify: bool = False, manifest: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Read the parts of a saved graph, or those that a `manifest` lists which is not saved yet.
 
     They are `nodes`, `edges`, `edges_by_node` (positions of edges by relation and end), `target`,
     `num_labels`, `label_names`, `cutoff`, `periods`, `label_delay` and `tables` (the roles of the
@@ -192,7 +194,8 @@ def read(directory: str | Path, *, verify: bool = False) -> dict[str, Any]:
     manifest; with `verify` the checksums are too.
     """
     root = Path(directory)
-    manifest = _files.read_description(root / MANIFEST, FORMAT, VERSION)
+    if manifest is None:
+        manifest = _files.read_description(root / MANIFEST, FORMAT, VERSION)
     try:
         return _read_parts(root, manifest, verify)
     except InputError:

@@ -156,7 +156,9 @@ class TemporalGraph:
                 f"choose one of {listing(list(nodes))}."
             )
         checked = {
-            kind: Nodes.checked(kind, part, num_labels if kind == target else None)
+            kind: Nodes.checked(
+                kind, part, num_labels if kind == target else None, may_be_empty=kind != target
+            )
             for kind, part in nodes.items()
         }
         if checked[target].time is None:
@@ -766,6 +768,17 @@ class TemporalGraph:
                 writer.relation(
                     triple, {name: getattr(relation, name) for name in storage.EDGE_ARRAYS}
                 )
+
+    @classmethod
+    def restored(cls, parts: dict[str, Any]) -> TemporalGraph:
+        """Check the parts of a saved graph that `storage.read` returns, and build the graph."""
+        cutoff = parts.pop("cutoff")
+        edges_by_node = parts.pop("edges_by_node")
+        del parts["tables"]
+        graph = cls.hetero(**parts)
+        for (triple, end), csr in edges_by_node.items():
+            graph.cache_edges_at(triple, end, csr)
+        return graph if cutoff is None else graph.masked(cutoff)
 
     # -- inside
 
