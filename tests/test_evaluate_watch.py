@@ -384,6 +384,6 @@ def test_a_table_is_read_back_unchanged(tmp_path, ending):
     assert read_frame(tmp_path / f"u.{ending}")["id"].tolist() == [True, False]
 
 
-def test_a_graph_beside_a_graph_with_labels_is_refused(copied):
+def test_a_graph_next_to_a_graph_with_labels_is_refused(copied):
     with pytest.raises(InputError, match="graph= would be ignored"):
         evaluate(copied, graph(), graph="/nowhere")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cached_property
@@ -168,12 +168,7 @@ class TemporalGraph:
         relations = {
             triple: Relation.checked(triple, arrays, checked) for triple, arrays in edges.items()
         }
-        names = Counter(map("-".join, relations))
-        if repeated := [name for name, count in names.items() if count > 1]:
-            raise InputError(
-                f"two relations have the name {repeated[0]!r} when their parts are joined; "
-                f"rename one."
-            )
+        _refuse_equal_names(relations)
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
         out = cls.__new__(cls)
         out._set(
@@ -859,6 +854,15 @@ class TemporalGraph:
     _edges_at: dict[tuple[Triple, int], EdgesByNode]
     _known: dict[int, dict[str, np.ndarray | None]]
     _periods: dict[str, np.ndarray]
+
+
+def _refuse_equal_names(relations: Iterable[Triple]) -> None:
+    """Refuse relations that have the same name in the report or as a column."""
+    for name, count in Counter(map("-".join, relations)).items():
+        if count > 1:
+            raise InputError(
+                f"two relations have the name {name!r} when their parts are joined; rename one."
+            )
 
 
 def _restored(
