@@ -15,10 +15,10 @@ import numpy as np
 
 OLDER = 0.5  # what a fold counts, as a part of the next newer one
 SOLVED = 0.2  # part of the greatest loss of a fold below which losses count as equal
-START = 4  # candidates that the selection starts from at most
+START = 5  # candidates that the selection starts from at most
 NEAR = 1.25  # times the best loss that these may have
 MAX_PICKS = 7  # weights are multiples of 1 / picks
-MAX_MEMBERS = 5  # different candidates: each must be fitted and saved
+MAX_MEMBERS = 6  # different candidates: each must be fitted and saved
 MIN_GAIN = 1e-3  # share of the loss for which a further candidate is taken
 SAME = 1e-3  # probabilities that differ by no more are the same
 

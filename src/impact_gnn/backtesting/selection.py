@@ -251,12 +251,8 @@ class EnsembleSelection:
 
     def is_below_floor(self, ensemble: EnsembleSpec) -> bool:
         """Whether forecast class proportions have a clearly lower loss, and no lower score."""
-        ours = calibrate_each_by_others(self.predictions_of(ensemble), self.metric)
-        floor = []
-        for fold in self.predictions_of(EnsembleSpec.single(FLOOR)):
-            calibration = Calibration().with_drift(fold.drift, 1.0)
-            probabilities = calibration.apply(fold.probability, fold.prior)
-            floor.append(CalibratedFold(probabilities, calibration))
+        ours = self.calibrated_folds(ensemble)
+        floor = self.calibrated_folds(EnsembleSpec.single(FLOOR))
         if self.overall_loss(floor) > (1 - CLEAR_GAIN) * self.overall_loss(ours):
             return False
         return bool(self.overall_score(ours) <= self.overall_score(floor))
@@ -296,6 +292,18 @@ class EnsembleSelection:
             return [CalibratedFold(fold.probability, Calibration()) for fold in folds]
         return calibrate_each_by_others(folds, self.metric)
 
+    def calibrated_folds(self, ensemble: EnsembleSpec) -> list[CalibratedFold]:
+        """Predictions of the selection, every fold calibrated by the others.
+
+        The forecast class proportions need no calibration but the forecast.
+        """
+        folds = self.predictions_of(ensemble)
+        if folds is self.out_of_fold:
+            return self.calibrated_out_of_fold
+        if ensemble != EnsembleSpec.single(FLOOR):
+            return calibrate_each_by_others(folds, self.metric)
+        return [calibrated_by(Calibration().with_drift(fold.drift, 1.0), fold) for fold in folds]
+
     def predictions_of(self, ensemble: EnsembleSpec) -> list[OutOfFold]:
         """Out-of-fold predictions of the selection; no fold has selected the fixed candidates."""
         if ensemble not in (EnsembleSpec.single(BASELINE), EnsembleSpec.single(FLOOR)):
@@ -321,20 +329,17 @@ class EnsembleSelection:
         folds = [self.predict(k, ensemble) for k in range(len(self.holdouts))]
         drift = prior_drift(self.graph, self.graph.require_cutoff("a calibration needs"))
         calibration = fit_calibration(folds, metric=self.metric, drift=drift)
+        if ensemble == EnsembleSpec.single(FLOOR):
+            calibration = Calibration().with_drift(drift, 1.0)
         # The threshold of sets for few targets is that of the newest fold.
-        newest = folds[-1]
-        own = calibration.with_drift(newest.drift, calibration.strength)
-        rows = own.apply(newest.probability, newest.prior)
-        label = own.labels(rows, newest.prior)
-        threshold = own.covering(rows, label, np.ones(len(label))).threshold
+        own = calibration.with_drift(folds[-1].drift, calibration.strength)
+        threshold = calibrated_by(own, folds[-1]).calibration.threshold
         return replace(calibration, threshold=threshold)
 
     def check_each_fold(self, ensemble: EnsembleSpec) -> list[FoldCheck]:
         """How an ensemble and its calibration, made without a fold, do on that fold."""
         folds = self.predictions_of(ensemble)
-        calibrated = self.calibrated_out_of_fold
-        if folds is not self.out_of_fold:
-            calibrated = calibrate_each_by_others(folds, self.metric)
+        calibrated = self.calibrated_folds(ensemble)
         final = self.fit_calibration(ensemble)
         return [
             self.check_fold(k, folds[k], calibrated[k], ensemble, final)
@@ -486,9 +491,14 @@ def calibrate_each_by_others(folds: Sequence[OutOfFold], metric: str) -> list[Ca
     for k, fold in enumerate(folds):
         others = [*folds[:k], *folds[k + 1 :]]
         calibration = fit_calibration(others, metric=metric, drift=fold.drift)
-        calibration = calibration.fixed_for(fold.probability, fold.prior)
-        probabilities = calibration.apply(fold.probability, fold.prior)
-        label = calibration.labels(probabilities, fold.prior)
-        calibration = calibration.covering(probabilities, label, np.ones(len(label)))
-        calibrated.append(CalibratedFold(probabilities, calibration))
+        calibrated.append(calibrated_by(calibration, fold))
     return calibrated
+
+
+def calibrated_by(calibration: Calibration, fold: OutOfFold) -> CalibratedFold:
+    """A fold's predictions by a calibration, and the threshold of their sets."""
+    calibration = calibration.fixed_for(fold.probability, fold.prior)
+    probabilities = calibration.apply(fold.probability, fold.prior)
+    label = calibration.labels(probabilities, fold.prior)
+    weight = np.ones(len(label))
+    return CalibratedFold(probabilities, calibration.covering(probabilities, label, weight))
