@@ -590,10 +590,16 @@ def test_a_selection_below_the_class_prior_is_never_returned(drifting):
         return rng.choice([0.1, 0.9], len(label))
 
     candidates = [BASELINE, LABELS]
-    selection = selection_by(drifting.masked(10), dict.fromkeys(candidates, noise)).select()
+    search = selection_by(drifting.masked(10), dict.fromkeys(candidates, noise))
+    selection = search.select()
     assert selection.reason is SelectionReason.FLOOR
     assert str(selection.ensemble) == "prior:plain"
     assert "no model was better than the forecast class proportions" in str(selection)
+    # What is predicted is what was compared: the forecast, neither sharpened nor softened.
+    calibration = search.fit_calibration(selection.ensemble)
+    assert (calibration.temperature, calibration.strength) == (1, 1)
+    checks = search.check_each_fold(selection.ensemble)
+    assert checks[-1].accuracy > 0.7
 
 
 def test_predicted_class_proportions_follow_the_forecast(drifting, tmp_path):
