@@ -23,7 +23,7 @@ from impact_gnn.methods import BUILTIN, Method, Part
 BUILTIN_PARTS = frozenset(part.name for part in BUILTIN)
 BUILTIN_MODELS = frozenset(MODELS)
 
-MIN_PARALLEL_WORK = 20.0  # work units; below, starting processes takes longer than they save
+MIN_PARALLEL_WORK = 50.0  # work units; below, starting processes takes as long as they save
 
 _one_fit = threading.Lock()  # torch has one random state per process
 
