@@ -227,8 +227,6 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
         raise InputError(
             f"{name} has {len(out)} entries for {num_rows} nodes; pass one time per node."
         )
-    if num_rows == 0:
-        return out
     if len(out) == 0:
         raise InputError(f"{name} is empty; pass at least one node.")
     _refuse_span(name, out)

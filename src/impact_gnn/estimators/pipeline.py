@@ -208,6 +208,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             raise InputError(f"{refusal}; change the method {str(self._method)!r} or the model.")
         checks.choice("metric", self.metric, METRICS)
         checks.choice("embed", self.embed, EMBEDDINGS)
+        checks.seed(self.seed)
         if self.class_weight is not None:
             checks.choice("class_weight", self.class_weight, ("balanced",))
         return self

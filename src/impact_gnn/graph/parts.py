@@ -83,7 +83,9 @@ class Nodes:
                     f"{where}ids has shape {ids.shape} for {count} nodes; pass one id per node."
                 )
             checks.distinct(f"{where}ids", ids)
-        if time is not None:
+        if time is not None and count == len(time) == 0:  # `node_times` needs a node
+            time = np.empty(0, np.int64)
+        elif time is not None:
             time = checks.node_times(f"{where}time", time, count)
         timestamp = arrays.get("timestamp")
         if timestamp is not None:
