@@ -315,7 +315,7 @@ class Leaderboard(Table):
             ExtraTable("Accuracy", ("graph", *methods), _accuracies(graphs, scores)),
             ExtraTable(
                 f"{ours} minus the best single rival in hindsight",
-                ("graph", "best rival", "difference", "95 %"),
+                ("graph", "best rival", "difference", "95 %", "standard error"),
                 self._against_best(graphs, ours, rivals),
             ),
             ExtraTable(
@@ -363,7 +363,7 @@ class Leaderboard(Table):
             there = [name for name in rivals if (graph, "accuracy", name) in self.by_place]
             best = max(there, key=lambda name: self.mean(graph, "accuracy", name), default=None)
             if best is not None and (gap := self.gap(graph, ours, best)) is not None:
-                lines.append([graph, best, *_interval(gap)])
+                lines.append([graph, best, *_interval(gap), f"{gap.error:.4f}"])
         return lines
 
     def _overall(

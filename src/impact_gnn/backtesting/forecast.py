@@ -11,9 +11,8 @@ from scipy import stats
 from impact_gnn.backtesting.results import FoldCheck, HorizonScore
 from impact_gnn.statistics import Estimate
 
-USUAL = (
-    0.05  # error of the forecast on 13 data sets (root mean square); it counts as `WORTH` windows
-)
+# Root mean square error of the forecast on 13 data sets; it counts as `WORTH` further windows.
+USUAL = 0.05
 WORTH = 2.0  # windows that this is worth when it is weighed against those measured
 LEVEL = 0.9
 CONFIDENCE_BINS = 10
@@ -70,6 +69,11 @@ def labelled_weights(checks: Sequence[FoldCheck], confidence: np.ndarray) -> np.
     return np.array(labelled)[bin_index]
 
 
+def comparable_confidence(checks: Sequence[FoldCheck], confidence: np.ndarray) -> float:
+    """Mean confidence of targets such as the labelled nodes of the newest fold."""
+    return float(np.average(confidence, weights=labelled_weights(checks, confidence)))
+
+
 def trust_in_confidence(checks: Sequence[FoldCheck]) -> float:
     """The weight of the confidence in a forecast; the rest is that of the newest fold's accuracy.
 
@@ -81,6 +85,12 @@ def trust_in_confidence(checks: Sequence[FoldCheck]) -> float:
     errors = np.array([newest.confidence, older.accuracy]) - newest.accuracy
     precision = 1 / (errors**2 + USUAL**2)
     return float(precision[0] / precision.sum())
+
+
+def expected_accuracy(checks: Sequence[FoldCheck], confidence: float, level: float) -> float:
+    """Weighted mean of the confidence on targets and the accuracy level of the past."""
+    trust = trust_in_confidence(checks)
+    return float(np.clip(trust * confidence + (1 - trust) * level, 0, 1))
 
 
 def forecast(checks: Sequence[FoldCheck], confidence: float, count: int) -> Estimate | None:
@@ -99,8 +109,7 @@ def forecast(checks: Sequence[FoldCheck], confidence: float, count: int) -> Esti
     level = float(np.mean([one.fitted for one in checks if one.window == checks[-1].window]))
     # the level known then
     before = np.r_[right[0], right[:-1]] if windows > 1 else np.full(len(checks), level)
-    trust = trust_in_confidence(checks)
-    value = float(np.clip(trust * confidence + (1 - trust) * level, 0, 1))
+    value = expected_accuracy(checks, confidence, level)
     missed = float(((right - 0.5 * (fold_confidence + before)) ** 2).sum())
     spread = (missed * windows / len(checks) + WORTH * USUAL**2) / (windows + WORTH)
     error = math.sqrt(spread + value * (1 - value) / max(count, 1))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from impact_gnn.backtesting import FoldCheck
-from impact_gnn.backtesting.forecast import forecast, labelled_weights
+from impact_gnn.backtesting.forecast import comparable_confidence, forecast
 from impact_gnn.engines import Engine
 from impact_gnn.estimators import Ensemble, Inputs
 from impact_gnn.graph import TemporalGraph
@@ -76,8 +76,7 @@ def write_predictions(
     elif nodes is None:
         time = model.fitted.cutoff if cutoff is None else graph.when(cutoff)
         view = model.fitted.schema.adapted(graph, time)
-    weights = labelled_weights(checks, confidence)
-    comparable_confidence = float(np.average(confidence, weights=weights))
+    comparable = comparable_confidence(checks, confidence)
     unsure, unusual = _nodes_to_review(view, columns, targets, label)
     counts = np.bincount(label, minlength=probability.shape[1]).tolist()
     return PredictionSummary(
@@ -86,8 +85,8 @@ def write_predictions(
         labels=dict(zip(map(str, class_names.tolist()), counts, strict=True)),
         mean_probability=float(confidence.mean()),
         histogram=np.histogram(confidence, bins=BINS, range=(0, 1))[0].tolist(),
-        comparable_confidence=comparable_confidence,
-        accuracy=forecast(checks, comparable_confidence, len(targets)),
+        comparable_confidence=comparable,
+        accuracy=forecast(checks, comparable, len(targets)),
         coverage=model.calibration.coverage,
         threshold=model.calibration.threshold,
         set_size=float(in_sets.sum(1).mean()),

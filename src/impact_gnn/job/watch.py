@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from impact_gnn.backtesting.forecast import (
-    labelled_weights,
+    comparable_confidence,
+    expected_accuracy,
     lost_per_period,
-    trust_in_confidence,
 )
 from impact_gnn.data.convert import GraphLike
 from impact_gnn.engines import Engine
@@ -109,8 +109,7 @@ def watch(
     for index in np.unique(period).tolist():
         inside = period == index
         proportions = np.bincount(label[nodes[inside]], minlength=len(ensemble.prior))
-        weights = labelled_weights(summary.backtest.fold_checks, confidence[inside])
-        comparable_confidence = float(np.average(confidence[inside], weights=weights))
+        comparable = comparable_confidence(summary.backtest.fold_checks, confidence[inside])
         outlier_share = None
         if outlier_scale is not None:
             outlier_share = _outlier_share(outlier_scale, view, nodes[inside], label)
@@ -119,9 +118,7 @@ def watch(
                 period=graph.name_of(int(graph.times[index])),
                 count=int(inside.sum()),
                 confidence=float(confidence[inside].mean()),
-                expected=_expected_accuracy(
-                    summary, comparable_confidence, 1 + index - first_period
-                ),
+                expected=_expected_accuracy(summary, comparable, 1 + index - first_period),
                 unusual=outlier_share,
                 # total variation distance of the class proportions
                 mix=float(0.5 * np.abs(proportions / inside.sum() - ensemble.prior).sum()),
@@ -151,8 +148,7 @@ def _expected_accuracy(summary: RunSummary, confidence: float, horizon: int) -> 
     periods_beyond = max(0, horizon - max(result.ahead, 1))
     # The newest fold already includes the loss of as many periods as it spans.
     level = float(np.mean(newest)) - periods_beyond * loss
-    trust = trust_in_confidence(checks)
-    return float(np.clip(trust * confidence + (1 - trust) * level, 0, 1))
+    return expected_accuracy(checks, confidence, level)
 
 
 def _outlier_share(
