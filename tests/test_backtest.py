@@ -30,7 +30,7 @@ from impact_gnn.backtesting.candidates import (
 )
 from impact_gnn.backtesting.effort import EFFORTS, Size, allowed_work, cost
 from impact_gnn.backtesting.folds import Window, horizons_of, truth_of
-from impact_gnn.backtesting.forecast import forecast
+from impact_gnn.backtesting.forecast import forecast, labelled_shares, labelled_weights
 from impact_gnn.backtesting.greedy import greedy_weights
 from impact_gnn.backtesting.results import FoldCheck
 from impact_gnn.backtesting.selection import EnsembleSelection
@@ -411,37 +411,50 @@ def test_a_single_window_is_split_in_halves(graph):
     assert sum(check.count for check in outcome.fold_checks) == (graph.time == 4).sum()
 
 
+def past_check(window, accuracy, **changes):
+    """A past window of a model with 70 % confidence."""
+    fold_check = FoldCheck(
+        window=window,
+        count=500,
+        unknown=0,
+        accuracy=accuracy,
+        fitted=accuracy,
+        plain=0.5,
+        confidence=0.7,
+        error_before=0.0,
+        error=0.0,
+        coverage=0.9,
+        set_size=1.0,
+        bins=[],
+        score=accuracy,
+        plain_score=0.5,
+        confusion=[],
+        periods=[],
+    )
+    return replace(fold_check, **changes)
+
+
 def test_the_forecast_interval_covers_the_future_accuracy():
     """Nine of ten intervals cover the future, if it varies as much as past windows do."""
     rng = np.random.default_rng(0)
     inside = 0
     for _ in range(500):
         level = 0.7 + 0.05 * rng.normal(size=4)
-        checks = [
-            FoldCheck(
-                window=f"{k}",
-                count=500,
-                unknown=0,
-                accuracy=right,
-                fitted=right,
-                plain=0.5,
-                confidence=0.7,
-                error_before=0.0,
-                error=0.0,
-                coverage=0.9,
-                set_size=1.0,
-                bins=[],
-                score=right,
-                plain_score=0.5,
-                confusion=[],
-                periods=[],
-            )
-            for k, right in enumerate(level[:3])
-        ]
+        checks = [past_check(f"{k}", right) for k, right in enumerate(level[:3])]
         expected = forecast(checks, 0.7, 2000)
         inside += expected.low <= level[3] <= expected.high
     assert 0.85 < inside / 500 < 0.99
     assert forecast([], 0.7, 10) is None
+
+
+def test_every_confidence_keeps_a_weight():
+    """Shares of labelled nodes that are rounded to 0 leave nothing to average."""
+    labelled = labelled_shares(np.full(20, 0.95), np.full(2000, 0.55), 1000.0)
+    checks = [past_check("1", 0.5, labelled=labelled)]
+    weights = labelled_weights(checks, np.array([0.55, 0.95, 0.05]))
+    assert (weights > 0).all()
+    assert weights[1] > 0.5 > weights[0]
+    assert (labelled_weights([], np.ones(3)) == 1).all()
 
 
 def test_folds_that_disagree_widen_the_interval():

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.backtesting.forecast import labelled_shares, labelled_weights
 from impact_gnn.backtesting.prior_forecast import forecast_prior
-from impact_gnn.backtesting.results import FoldCheck
 from impact_gnn.estimators import Calibration, Ensemble, Pipeline
 from impact_gnn.estimators.calibration import (
     OutOfFold,
@@ -214,35 +212,6 @@ def test_nodes_of_new_classes_do_not_soften_the_others():
     assert (truth == 3).any()
     among_known = OutOfFold(known[truth < 3], truth[truth < 3], prior)
     assert fit_calibration([everything]).temperature == fit_calibration([among_known]).temperature
-
-
-def test_every_confidence_keeps_a_weight():
-    """Shares of labelled nodes that are rounded to 0 leave nothing to average."""
-    checks = [
-        FoldCheck(
-            window="1",
-            count=20,
-            unknown=0,
-            accuracy=0.5,
-            fitted=0.5,
-            plain=0.5,
-            confidence=0.5,
-            error_before=0.0,
-            error=0.0,
-            coverage=0.9,
-            set_size=1.0,
-            bins=[],
-            score=0.5,
-            plain_score=0.5,
-            confusion=[],
-            periods=[],
-            labelled=labelled_shares(np.full(20, 0.95), np.full(2000, 0.55), 1000.0),
-        )
-    ]
-    weights = labelled_weights(checks, np.array([0.55, 0.95, 0.05]))
-    assert (weights > 0).all()
-    assert weights[1] > 0.5 > weights[0]
-    assert (labelled_weights([], np.ones(3)) == 1).all()
 
 
 def test_sets_contain_the_coverage_of_the_probability():
