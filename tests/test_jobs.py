@@ -2,6 +2,9 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import joblib
@@ -82,12 +85,12 @@ def deadly(tmp_path):
     marker = tmp_path / "killed"
     here = os.getpid()
 
-    def kill_once(times, counts):
+    def kill_once(time, label, half_life):
         if os.getpid() != here:
             kill_this_process(marker)
-        return np.ones((len(times), len(times)))
+        return np.ones(len(time))
 
-    register(Part("deadly", Kind.WEIGHTING, "kills a process", edge_weights=kill_once))
+    register(Part("deadly", Kind.TRAINING, "kills a process", label_weight=kill_once))
     yield marker
     unregister("deadly")
 
@@ -147,7 +150,7 @@ class TwoCores(ig.engines.Memory):
 
 def test_the_number_of_jobs(graph):
     options = {"pipeline": ig.Pipeline(), "graph": graph, "engine": TwoCores()}
-    assert num_jobs("auto", work=10, **options) == 1
+    assert num_jobs("auto", work=1, **options) == 1
     assert num_jobs("auto", work=1000, **options) == 2
     assert num_jobs(1, work=1000, **options) == 1
     assert num_jobs(8, work=10, **options) == 2
@@ -168,11 +171,46 @@ def test_memory_bounds_the_number_of_jobs():
     assert ig.engines.Memory().max_jobs(1) == joblib.cpu_count()
 
 
-def test_a_process_that_is_killed_while_it_starts_ends_nothing(tmp_path, monkeypatch):
-    module = tmp_path / "kills_itself.py"
-    module.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.syspath_prepend(tmp_path)
-    ig.engines.Memory().start_jobs("kills_itself", jobs=2)()
-    results = ig.engines.Memory().run_tasks(divmod, 7, [2, 3], jobs=2)
-    assert list(results) == [(3, 1), (2, 1)]
+def is_running(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+def test_processes_end_with_their_parent(tmp_path, ending):
+    code = """
+import os, sys, time
+from pathlib import Path
+from impact_gnn.engines import Memory
+
+def wait(folder, task):
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(600)
+
+if __name__ == "__main__":
+    list(Memory().run_tasks(wait, sys.argv[1], [1, 2, 3], jobs=2))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code, tmp_path], stderr=subprocess.DEVNULL)
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
+    parent.send_signal(ending)
+    assert parent.wait(timeout=60) != 0
+    pids = [int(file.name) for file in tmp_path.iterdir()]
+    wait_until(lambda: not any(map(is_running, pids)))
+
+
+def wait_until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_an_error_of_a_task_is_raised_here():
+    def divide(shared, task):
+        return shared / task
+
+    results = ig.engines.Memory().run_tasks(divide, 6, [3, 0, 2], jobs=2)
+    assert next(results) == 2
+    with pytest.raises(ZeroDivisionError):
+        next(results)

@@ -1,6 +1,8 @@
 """Losses, terms, schedules, optimisers, hidden labels and stages: which rows a step learns from."""
 
 import math
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -94,6 +96,37 @@ def test_optimizers_by_name_train(view, optimizer):
     rate = 0.5 if optimizer == "sgd" else 0.02
     whole = trained(view, optimizer=optimizer, lr=rate)
     assert whole.history[-1].loss < whole.history[0].loss
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)]
+)
+def test_adam_is_that_of_torch_to_the_last_bit(ours, theirs):
+    def train(create):
+        torch.manual_seed(0)
+        network = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        idle = torch.nn.Parameter(torch.ones(2))  # without a gradient
+        optimizer = create([*network.parameters(), idle], lr=0.05, weight_decay=0.1)
+        for step in range(20):
+            optimizer.param_groups[0]["lr"] = 0.05 / (1 + step)
+            optimizer.zero_grad(set_to_none=True)
+            network(torch.randn(16, 4)).square().mean().backward()
+            optimizer.step()
+        return [*network.parameters(), idle]
+
+    expected = train(lambda *args, **options: theirs(*args, fused=True, **options))
+    for weight, reference in zip(train(OPTIMIZERS[ours]), expected, strict=True):
+        assert torch.equal(weight, reference)
+
+
+def test_training_does_not_load_the_compiler_of_torch():
+    code = """
+import sys, impact_gnn as ig
+g = ig.tsbm(num_nodes=200, num_times=4, num_labels=2, seed=0)
+ig.Pipeline(cutoff=3, epochs=2, hidden=4).fit(g)
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_schedules_are_their_formula_and_reach_the_optimizer(view):

@@ -65,10 +65,6 @@ def timed_run(root: str, name: str, effort: str, jobs: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         view = graph.masked(cutoff)
         summary = ig.run(view, Path(folder, "run"), cutoff=cutoff, effort=effort, jobs=jobs)
-    if jobs > 1:  # the CPU time of processes counts when they have ended
-        from joblib.externals.loky import get_reusable_executor
-
-        get_reusable_executor().shutdown(wait=True)
     return {
         "seconds": time.monotonic() - start,
         "CPU seconds": _cpu_seconds() - cpu,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time as clock
 from collections.abc import Callable
@@ -23,14 +24,17 @@ from impact_gnn.methods import BUILTIN, Method, Part
 BUILTIN_PARTS = frozenset(part.name for part in BUILTIN)
 BUILTIN_MODELS = frozenset(MODELS)
 
-MIN_PARALLEL_WORK = 50.0  # work units; below, starting processes takes as long as they save
+MIN_PARALLEL_WORK = 5.0  # work units; below, starting processes takes as long as they save
 
 _one_fit = threading.Lock()  # torch has one random state per process
 
 
 @dataclass(eq=False)
 class SharedGraph:
-    """A masked graph and the hops that its fits share; every process computes its own hops."""
+    """A masked graph and the hops that its fits share.
+
+    A forked process has those of its parent; any other process computes its own.
+    """
 
     graph: TemporalGraph
     engine: Engine
@@ -100,6 +104,14 @@ class FitResult:
     settings: FitSettings | None
     seconds: float
     error: str | None = None
+
+
+def prepare_fit(shared: SharedGraph, task: FitTask) -> None:
+    """Compute the hops of a fit; where they cannot be computed, the fit will report the reason."""
+    pipeline = task.pipeline
+    with contextlib.suppress(InputError):
+        inputs = pipeline.shared_inputs(shared.inputs, shared.graph, shared.engine)
+        pipeline.compute_inputs(inputs, validates=task.settings is None)
 
 
 def fit_and_predict(shared: SharedGraph, task: FitTask) -> FitResult:

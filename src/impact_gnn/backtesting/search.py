@@ -39,6 +39,7 @@ from impact_gnn.backtesting.fits import (
     check_jobs,
     fit_and_predict,
     num_jobs,
+    prepare_fit,
 )
 from impact_gnn.backtesting.folds import (
     Fold,
@@ -439,6 +440,7 @@ class Search:
             SharedGraph(fold.graph, engine),
             [self.fit_task(unit, window) for unit in units],
             jobs=self.num_jobs,
+            prepare=prepare_fit,
             starting=self.may_start,
         )
         for unit, result in zip(units, results, strict=False):

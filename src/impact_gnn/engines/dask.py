@@ -120,6 +120,7 @@ class Dask(FileEngine):
         tasks: Sequence[Any],
         *,
         jobs: int,
+        prepare: Callable[[Any, Any], None] = lambda shared, task: None,
         starting: Callable[[Any], bool] = lambda task: True,
     ) -> Iterator[Any]:
         if jobs == 1:

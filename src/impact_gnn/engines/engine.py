@@ -8,18 +8,16 @@ engine what kind it is.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from impact_gnn import checks
 from impact_gnn import weighting as weights
-from impact_gnn.checks import InputError, WorkerLost
+from impact_gnn.checks import InputError
 from impact_gnn.engines.hop import (
     ComputedColumns,
     ComputedHop,
@@ -29,11 +27,11 @@ from impact_gnn.engines.hop import (
     as_hop,
 )
 from impact_gnn.engines.operator import Operator, check_float
+from impact_gnn.engines.processes import ATTEMPTS, can_fork, lost_worker, run_forked
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
 from impact_gnn.weighting import Weighting
 
-ATTEMPTS = 3  # at tasks whose process was killed
 FEW_ROWS = 0.5
 """Share of the nodes below which the last hop is computed for the requested rows only."""
 
@@ -52,9 +50,32 @@ def checked_features(x: Any) -> Any:
     return x
 
 
-def _import(module: str) -> None:
-    """Import a module in another process."""
-    import_module(module)
+def _run_spawned(
+    function: Callable[[Any, Any], Any],
+    shared: Any,
+    tasks: Sequence[Any],
+    *,
+    jobs: int,
+    starting: Callable[[Any], bool],
+) -> Iterator[Any]:
+    """Run tasks in new processes, where none can be forked."""
+    from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    done = 0
+    for _ in range(ATTEMPTS):
+        started = itertools.takewhile(starting, tasks[done:])
+        # A task starts when another one has ended. Large arrays reach other processes as
+        # memory-mapped files.
+        parallel = Parallel(n_jobs=jobs, pre_dispatch=jobs, batch_size=1, return_as="generator")
+        try:
+            for result in parallel(delayed(function)(shared, task) for task in started):
+                done += 1
+                yield result
+            return
+        except BrokenProcessPool:
+            continue
+    raise lost_worker()
 
 
 class Engine(ABC):
@@ -120,53 +141,31 @@ class Engine(ABC):
         tasks: Sequence[Any],
         *,
         jobs: int,
+        prepare: Callable[[Any, Any], None] = lambda shared, task: None,
         starting: Callable[[Any], bool] = lambda task: True,
     ) -> Iterator[Any]:
         """Yield `function(shared, task)` for every task, in order, computing `jobs` at a time.
 
-        Several jobs run in processes with one thread each.
+        Several jobs run in processes, forked where that is possible.
 
         Args:
             function: Called in any process; a single job runs in this one.
             shared: The argument that all tasks have in common.
             tasks: The other argument of each.
             jobs: Tasks at a time.
+            prepare: Called in this process for tasks that will be forked, to compute what they
+                share.
             starting: Called before a task starts; False ends the work after those under way.
         """
-        from joblib import Parallel, delayed
-        from joblib.externals.loky.process_executor import BrokenProcessPool
-
-        done = 0
-        for _ in range(ATTEMPTS):
-            started = itertools.takewhile(starting, tasks[done:])
-            # A task starts when another one has ended; with one job, in this process. Large arrays
-            # reach other processes as memory-mapped files.
-            parallel = Parallel(n_jobs=jobs, pre_dispatch=jobs, batch_size=1, return_as="generator")
-            try:
-                for result in parallel(delayed(function)(shared, task) for task in started):
-                    done += 1
-                    yield result
-                return
-            except BrokenProcessPool:
-                continue
-        raise WorkerLost(
-            f"a process that fitted a model was killed {ATTEMPTS} times, most likely because "
-            f"memory ran out; use fewer jobs (--jobs 1)."
-        )
-
-    def start_jobs(self, module: str, *, jobs: int) -> Callable[[], None]:
-        """Start the processes of later tasks, which import a module; the result waits for them."""
-        from joblib import Parallel, delayed
-        from joblib.externals.loky.process_executor import BrokenProcessPool
-
-        parallel = Parallel(n_jobs=jobs, batch_size=1, return_as="generator")
-        results = parallel(delayed(_import)(module) for _ in range(jobs))
-
-        def wait() -> None:
-            with contextlib.suppress(BrokenProcessPool):  # a later task starts them again
-                list(results)
-
-        return wait
+        if jobs == 1:
+            for task in itertools.takewhile(starting, tasks):
+                yield function(shared, task)
+        elif can_fork():
+            for task in tasks:
+                prepare(shared, task)
+            yield from run_forked(function, shared, tasks, jobs=jobs, starting=starting)
+        else:
+            yield from _run_spawned(function, shared, tasks, jobs=jobs, starting=starting)
 
     def hops(
         self,

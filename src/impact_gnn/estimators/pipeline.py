@@ -357,7 +357,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         Inputs are computed as if the labels of these periods were unknown, so that the validation
         rows look like targets.
         """
-        nodes = split_rows(data.view, valid=_num_validation_periods(data.time[data.labelled]))
+        nodes = _split_for_validation(data.view)
         # Validation rows are targets of this earlier cutoff.
         cutoff = int(data.view.time[nodes.valid].min())
         # from positions in the graph to positions among the rows
@@ -774,6 +774,16 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             predicted_nodes=predicted_nodes,
         )
 
+    def compute_inputs(self, inputs: Inputs, *, validates: bool) -> None:
+        """Compute the hops that a fit will read, so that forked processes share them."""
+        view = inputs.view
+        if self._reads_graph:
+            return
+        inputs.model_inputs(self._method, view.require_cutoff("inputs need"))
+        valid = _split_for_validation(view).valid
+        if validates and len(valid):
+            inputs.model_inputs(self._method, int(view.time[valid].min()))
+
     def shared_inputs(
         self,
         cache: dict[bool, Inputs],
@@ -970,6 +980,11 @@ def _features_of(inputs: Inputs) -> np.ndarray:
     if inputs.graph.x is None:
         raise InputError("the graph has no features; use a model that takes hops as input.")
     return np.asarray(inputs.graph.x, np.float32)
+
+
+def _split_for_validation(view: TemporalGraph) -> Split:
+    """Return the nodes with labels; those of the last labelled periods are for validation."""
+    return split_rows(view, valid=_num_validation_periods(view.time[view.label >= 0]))
 
 
 def _num_validation_periods(time: np.ndarray) -> int:

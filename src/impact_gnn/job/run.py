@@ -23,7 +23,14 @@ from impact_gnn._text import mask_passwords
 from impact_gnn._version import __version__
 from impact_gnn.backtesting import EFFORTS, Advice, BacktestResult, advise, backtest, with_candidate
 from impact_gnn.backtesting.effort import SMALL
-from impact_gnn.backtesting.fits import FitTask, SharedGraph, check_jobs, fit_pipeline, num_jobs
+from impact_gnn.backtesting.fits import (
+    FitTask,
+    SharedGraph,
+    check_jobs,
+    fit_pipeline,
+    num_jobs,
+    prepare_fit,
+)
 from impact_gnn.backtesting.forecast import labelled_weights
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
@@ -319,9 +326,6 @@ class _Stages:
     def diagnose(self) -> Diagnosis:
         """Check the assumptions and measure the shift."""
         self.watcher.say("diagnosing the shift")
-        jobs = self.num_jobs(0.0)
-        if jobs > 1:  # meanwhile, the processes of the search import their libraries
-            wait_for_jobs = self.engine.start_jobs(fit_pipeline.__module__, jobs=jobs)
         engine = self.engine.child("diagnosis")
         diagnosis = diagnose(
             self.view,
@@ -330,8 +334,6 @@ class _Stages:
             progress=self.watcher,
         )
         engine.clear()
-        if jobs > 1:
-            wait_for_jobs()
         return diagnosis
 
     def is_complete(self, tested: BacktestResult) -> bool:
@@ -464,6 +466,7 @@ class _Stages:
             SharedGraph(self.view, engine, inputs=self.inputs),
             list(tasks.values()),
             jobs=self.num_jobs(tested.work),
+            prepare=prepare_fit,
             starting=starting,
         )
         fitted = dict(zip(tasks, results, strict=True))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+
+from impact_gnn.nn.optimizer import Adam
 
 # Below it torch's softmax is not vectorised on CPUs: its `cross_entropy` takes three times as long.
 FEW_CLASSES = 16
@@ -68,10 +70,9 @@ class Term(Protocol):
     def __call__(self, step: Step) -> Tensor: ...
 
 
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    # One kernel for all weights: a small network has many of few entries.
-    "adam": partial(torch.optim.Adam, fused=True),
-    "adamw": partial(torch.optim.AdamW, fused=True),
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "adam": Adam,
+    "adamw": partial(Adam, decoupled=True),
     "rmsprop": torch.optim.RMSprop,
     "sgd": partial(torch.optim.SGD, fused=True),
 }

@@ -1,0 +1,132 @@
+"""Runs tasks in forked processes, several at a time.
+
+A forked process has the memory of this one: imports, graphs and hops are neither sent to it nor
+computed again. Only its result is sent back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import multiprocessing
+import os
+import signal
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from impact_gnn.checks import WorkerLost
+
+ATTEMPTS = 3  # at tasks whose process was killed
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux' prctl
+
+
+def can_fork() -> bool:
+    """Return whether processes may be forked: on Linux, as long as no GPU is in use."""
+    torch = sys.modules.get("torch")
+    return sys.platform == "linux" and not (torch and torch.cuda.is_initialized())
+
+
+def run_forked(
+    function: Callable[[Any, Any], Any],
+    shared: Any,
+    tasks: Sequence[Any],
+    *,
+    jobs: int,
+    starting: Callable[[Any], bool],
+) -> Iterator[Any]:
+    """Yield `function(shared, task)` for every task, as `Engine.run_tasks` does."""
+    attempts: Counter[int] = Counter()
+    results: dict[int, Any] = {}
+    running: dict[Connection, tuple[int, BaseProcess]] = {}
+
+    def start(position: int) -> None:
+        attempts[position] += 1
+        receiver, process = _fork(function, shared, tasks[position])
+        running[receiver] = position, process
+
+    # Asked for one by one: a task starts when another one has ended.
+    waiting = itertools.takewhile(lambda position: starting(tasks[position]), range(len(tasks)))
+    num_yielded = 0
+    try:
+        while True:
+            for position in itertools.islice(waiting, jobs - len(running)):
+                start(position)
+            if not running:
+                return
+            for receiver in wait(list(running)):
+                assert isinstance(receiver, Connection)
+                position, process = running.pop(receiver)
+                is_complete, result = _receive(receiver, process)
+                if is_complete:
+                    results[position] = result
+                elif attempts[position] < ATTEMPTS:
+                    start(position)
+                else:
+                    raise lost_worker()
+            while num_yielded in results:
+                yield results.pop(num_yielded)
+                num_yielded += 1
+    finally:
+        for _, process in running.values():
+            process.kill()
+
+
+def lost_worker() -> WorkerLost:
+    """Return the error for processes that are killed again and again."""
+    return WorkerLost(
+        f"a process that fitted a model was killed {ATTEMPTS} times, most likely because "
+        f"memory ran out; use fewer jobs (--jobs 1)."
+    )
+
+
+def _fork(
+    function: Callable[[Any, Any], Any], shared: Any, task: Any
+) -> tuple[Connection, BaseProcess]:
+    """Start a process that sends the result of one task."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(
+        target=_run_and_send, args=(sender, function, shared, task), daemon=True
+    )
+    with warnings.catch_warnings():
+        # Python warns of other threads; theirs are progress bars, which the process never touches.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    # The process has the only open end, so that its death closes the pipe.
+    sender.close()
+    return receiver, process
+
+
+def _run_and_send(
+    sender: Connection, function: Callable[[Any, Any], Any], shared: Any, task: Any
+) -> None:
+    """Send the result of a task, or its exception, and end without any clean-up of the parent's."""
+    # It can send functions of a notebook, which parts of methods may have.
+    from joblib.externals.loky.backend.reduction import dumps
+
+    ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted and ends this process
+    try:
+        result = True, function(shared, task)
+    except BaseException as error:  # raised again in the parent
+        result = False, error
+    sender.send_bytes(dumps(result))
+    os._exit(0)
+
+
+def _receive(receiver: Connection, process: BaseProcess) -> tuple[bool, Any]:
+    """Return whether a process completed its task, and the result; raise its exception."""
+    try:
+        is_result, value = receiver.recv()
+    except (EOFError, OSError):  # killed before or while it sent its result
+        return False, None
+    finally:
+        receiver.close()
+        process.join()
+    if not is_result:
+        raise value
+    return True, value
