@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from impact_gnn.estimators import Candidate, Inputs, ModelSpec, spec_of
+from impact_gnn.estimators import Candidate, Inputs, Model, ModelSpec, spec_of
 from impact_gnn.estimators.trees import ROWS, rounds_of
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.methods import ModelKind
@@ -79,13 +79,16 @@ GRAPH_EPOCHS = 70
 TREE = 1e-5
 TREE_VALUE = 3e-9  # a row and a column of a tree
 TREE_PREDICTION = 3.4e-8  # a node
+USER_MODEL_COSTS_AS = "gcn"
 
 
-def cost(candidate: Candidate, size: Size, model: str) -> float:
+def cost(candidate: Candidate, size: Size, model: Model) -> float:
     """Work units of a fit (validation and refit) and its hops; `model` is the default model.
 
     A unit is about a second on one core. A test compares the costs with measured fits.
     """
+    if not isinstance(model, str):
+        model = USER_MODEL_COSTS_AS
     method, spec = candidate.method, spec_of(candidate.model or model)
     columns = float(size.features)
     reads_graph = spec.network is not None and spec.network.reads_graph

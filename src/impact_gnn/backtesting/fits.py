@@ -6,12 +6,13 @@ import contextlib
 import threading
 import time as clock
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 import torch
+from sklearn.base import clone
 
 from impact_gnn import checks, methods
 from impact_gnn.checks import InputError
@@ -97,13 +98,26 @@ class FitTask:
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """Predictions of a fit for all targets, with and without smoothing; or why it failed."""
+    """A fit and its predictions for all targets, with and without smoothing."""
 
-    probabilities: np.ndarray | None
-    unsmoothed: np.ndarray | None
-    settings: FitSettings | None
+    pipeline: Pipeline
+    probabilities: np.ndarray
+    unsmoothed: np.ndarray
+    settings: FitSettings
     seconds: float
-    error: str | None = None
+
+    def without_smoothing(self) -> FitResult:
+        """Return the result of the same method without "smooth": it shares the fit."""
+        return replace(
+            self, pipeline=self.pipeline.without_smoothing(), probabilities=self.unsmoothed
+        )
+
+
+@dataclass(frozen=True)
+class FailedFit:
+    """Why a candidate could not be fitted."""
+
+    error: str
 
 
 def prepare_fit(shared: SharedGraph, task: FitTask) -> None:
@@ -115,17 +129,15 @@ def prepare_fit(shared: SharedGraph, task: FitTask) -> None:
 
 
 def fit_and_predict(shared: SharedGraph, task: FitTask) -> FitResult:
-    """Fit a pipeline and predict the targets; bad input is part of the result."""
+    """Fit a pipeline and predict the targets."""
     start = clock.monotonic()
-    try:
-        with _one_fit:
-            pipeline, inputs = task.fit(shared)
-            cutoff = pipeline.require_fitted().cutoff
-            targets = np.flatnonzero(shared.graph.time >= cutoff)
-            smoothed, unsmoothed = pipeline.predict_variants(inputs, cutoff, targets)
-    except InputError as error:
-        return FitResult(None, None, None, clock.monotonic() - start, error=str(error))
+    with _one_fit:
+        pipeline, inputs = task.fit(shared)
+        cutoff = pipeline.require_fitted().cutoff
+        targets = np.flatnonzero(shared.graph.time >= cutoff)
+        smoothed, unsmoothed = pipeline.predict_variants(inputs, cutoff, targets)
     return FitResult(
+        pipeline=pipeline,
         probabilities=unsmoothed if smoothed is None else smoothed,
         unsmoothed=unsmoothed,
         settings=pipeline.require_fitted().settings,
@@ -133,10 +145,12 @@ def fit_and_predict(shared: SharedGraph, task: FitTask) -> FitResult:
     )
 
 
-def fit_pipeline(shared: SharedGraph, task: FitTask) -> Pipeline:
-    """Fit a pipeline and return it."""
-    with _one_fit:
-        return task.fit(shared)[0]
+def try_fit(shared: SharedGraph, task: FitTask) -> FitResult | FailedFit:
+    """As `fit_and_predict`, but without the fitted model; bad input is a result."""
+    try:
+        return replace(fit_and_predict(shared, task), pipeline=clone(task.pipeline))
+    except InputError as error:
+        return FailedFit(str(error))
 
 
 def num_jobs(

@@ -33,13 +33,14 @@ from impact_gnn.backtesting.candidates import (
 )
 from impact_gnn.backtesting.effort import EFFORTS, Size, allowed_work, cost
 from impact_gnn.backtesting.fits import (
+    FailedFit,
     FitResult,
     FitTask,
     SharedGraph,
     check_jobs,
-    fit_and_predict,
     num_jobs,
     prepare_fit,
+    try_fit,
 )
 from impact_gnn.backtesting.folds import (
     Fold,
@@ -76,7 +77,6 @@ FIRST_SHARE = 0.6  # of the budget, for initial candidates
 WINNERS = 3  # whose neighbours a round evaluates
 ROUND = 6  # candidates in a round
 MAX_HORIZON = 8  # periods after the last label for which accuracy is measured
-USER_MODEL_COSTS_AS = "gcn"
 
 
 def backtest(
@@ -336,8 +336,7 @@ class Search:
 
     def unit_cost(self, unit: Unit) -> float:
         """Work units of one fit."""
-        model = self.pipeline.model if isinstance(self.pipeline.model, str) else USER_MODEL_COSTS_AS
-        return cost(unit.candidate, self.size, model)
+        return cost(unit.candidate, self.size, self.pipeline.model)
 
     def next_round(self) -> list[Candidate]:
         """Candidates that differ in one thing from the best so far, taken from each in turn.
@@ -436,7 +435,7 @@ class Search:
             return
         fold = fold_of(self.graph, window, engine)
         results = self.engine.run_tasks(
-            fit_and_predict,
+            try_fit,
             SharedGraph(fold.graph, engine),
             [self.fit_task(unit, window) for unit in units],
             jobs=self.num_jobs,
@@ -489,16 +488,15 @@ class Search:
         unsmoothed = replace(unit, candidate=unit.candidate.smoothed(False))
         return all(self.scores.get(one) is not None for one in (unit, unsmoothed))
 
-    def put_result(self, unit: Unit, fold: Fold, result: FitResult) -> None:
+    def put_result(self, unit: Unit, fold: Fold, result: FitResult | FailedFit) -> None:
         """Stores the predictions of a fit; a candidate that fails is left out."""
         candidate, unsmoothed = unit.candidate, unit.candidate.smoothed(False)
-        if result.error is not None:
+        if isinstance(result, FailedFit):
             if unsmoothed == BASELINE:
                 raise InputError(result.error)
             self.failed |= dict.fromkeys([candidate, unsmoothed], result.error)
             self.progress.say(f"  {candidate}: left out, {result.error}", detail=True)
             return
-        assert result.settings is not None
         self.settings[unit] = result.settings
         if self.store is not None:
             self.store.put(f"fits/{unit}", result.settings)
@@ -509,7 +507,6 @@ class Search:
         row = np.searchsorted(targets, rows)
         variants = {candidate: result.probabilities, unsmoothed: result.unsmoothed}
         for variant, probabilities in variants.items():
-            assert probabilities is not None
             # Classes that were unknown before the fold have probability 0.
             all_classes = np.zeros((len(row), self.graph.num_labels), np.float32)
             all_classes[:, fold.classes] = probabilities[row]

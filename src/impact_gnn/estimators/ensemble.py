@@ -118,11 +118,9 @@ class Ensemble:
         cutoff: int | str | None = None,
         inputs: dict[bool, Inputs] | None = None,
         engine: Engine | None = None,
-        calibrated: bool = True,
     ) -> np.ndarray:
-        """Return probabilities [n, num_labels] of the target nodes, in the order of `targets`.
+        """Return calibrated probabilities [n, num_labels] of the targets, in their order.
 
-        They are calibrated, or the weighted means of the members' probabilities.
         `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
         `nodes` are as in `Pipeline.predict_proba`.
         """
@@ -144,15 +142,20 @@ class Ensemble:
                 requested = predicted_nodes
             graph = self.fitted.schema.adapted(graph, period)
             inputs = {}
-        mean = np.zeros((len(requested), self.fitted.num_labels))
-        for pipeline, weight in zip(self.pipelines, self.weights, strict=True):
+        probabilities = []
+        for pipeline in self.pipelines:
             shared = pipeline.shared_inputs(
                 inputs, graph.masked(period), engine, predicted_nodes=predicted_nodes
             )
-            mean += weight * pipeline.predict_rows(shared, period, requested)
-        if not calibrated:
-            return mean
-        return self.calibration.apply(mean, self.prior)
+            probabilities.append(pipeline.predict_rows(shared, period, requested))
+        return self.calibration.apply(self.mean_of(probabilities), self.prior)
+
+    def mean_of(self, probabilities: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the weighted mean of the members' probabilities, each [n, num_labels]."""
+        mean = np.zeros(probabilities[0].shape)
+        for weight, member in zip(self.weights, probabilities, strict=True):
+            mean += weight * member
+        return mean
 
     def reach(self, graph: TemporalGraph) -> Reach:
         """Return how far in a graph the prediction of a node reads."""

@@ -22,12 +22,13 @@ from impact_gnn._store import Store
 from impact_gnn._text import mask_passwords
 from impact_gnn._version import __version__
 from impact_gnn.backtesting import EFFORTS, Advice, BacktestResult, advise, backtest, with_candidate
-from impact_gnn.backtesting.effort import SMALL
+from impact_gnn.backtesting.effort import SMALL, Size, cost
 from impact_gnn.backtesting.fits import (
+    FitResult,
     FitTask,
     SharedGraph,
     check_jobs,
-    fit_pipeline,
+    fit_and_predict,
     num_jobs,
     prepare_fit,
 )
@@ -217,7 +218,9 @@ class _Stages:
     store: Store
     # model inputs of the fits, reused for the predictions; by whether hops are squashed
     inputs: dict[bool, Inputs] = field(default_factory=dict)
-    probability: np.ndarray | None = None  # of the targets, if this process fitted the model
+    # probabilities of the targets, by member and of the ensemble, if this process fitted the model
+    member_probabilities: list[np.ndarray] = field(default_factory=list)
+    probability: np.ndarray | None = None
 
     def run(self, command: str | None) -> RunSummary:
         """Run the stages that are not stored yet, then write the summary and the report."""
@@ -383,43 +386,39 @@ class _Stages:
             for member in choice.members
             for seed in range(options.seed, options.seed + num_seeds[member.candidate])
         ]
-        pipelines = self.fit_members(units, tested, engine)
+        members = self.fit_members(units, tested, engine)
         # Seeds of a member are averaged, so they divide its weight.
         weights = {member.candidate: member.weight for member in choice.members}
         fits: list[Fit] = []
-        for (candidate, seed), pipeline in zip(units, pipelines, strict=True):
-            settings = pipeline.require_fitted().settings
+        for (candidate, seed), member in zip(units, members, strict=True):
             fits.append(
                 Fit(
                     candidate=candidate,
                     weight=weights[candidate] / num_seeds[candidate],
                     seed=seed,
-                    rounds=settings.rounds[-1],
-                    valid_score=settings.valid_score,
+                    rounds=member.settings.rounds[-1],
+                    valid_score=member.settings.valid_score,
                 )
             )
         assert self.view.y is not None
         counts = np.bincount(self.view.y[self.view.y >= 0], minlength=self.view.num_labels)
         ensemble = Ensemble(
-            pipelines=pipelines,
+            pipelines=[member.pipeline for member in members],
             weights=[fit.weight for fit in fits],
             calibration=tested.calibration,
             prior=counts / counts.sum(),
         )
-        ensemble = self.calibrated_for_targets(ensemble, tested, engine)
+        self.member_probabilities = [member.probabilities for member in members]
+        ensemble = self.calibrated_for_targets(ensemble, tested)
         ensemble.save(self.out / "model", card=card(summary))
         return fits
 
-    def calibrated_for_targets(
-        self, ensemble: Ensemble, tested: BacktestResult, engine: Engine
-    ) -> Ensemble:
+    def calibrated_for_targets(self, ensemble: Ensemble, tested: BacktestResult) -> Ensemble:
         """Fix what depends on all targets, so that later predictions of single nodes are the same.
 
         That is the shift of class proportions, and the threshold of the prediction sets.
         """
-        mean = ensemble.predict_proba(
-            self.view, inputs=self.inputs, engine=engine, calibrated=False
-        )
+        mean = ensemble.mean_of(self.member_probabilities)
         fixed = ensemble.calibration.fixed_for(mean, ensemble.prior)
         probability = fixed.apply(mean, ensemble.prior)
         self.probability = probability
@@ -442,10 +441,13 @@ class _Stages:
 
     def fit_members(
         self, units: Sequence[tuple[Candidate, int]], tested: BacktestResult, engine: Engine
-    ) -> list[Pipeline]:
+    ) -> list[FitResult]:
         """Fit candidates with their seeds on all labels; smoothed variants share a fit."""
+        size = Size.of(self.pipeline.shared_inputs(self.inputs, self.view, engine))
+        model = self.pipeline.model
         tasks: dict[tuple[Candidate, int], FitTask] = {}
-        for candidate, seed in units:
+        # Jobs end together if long fits start first.
+        for candidate, seed in sorted(units, key=lambda unit: -cost(unit[0], size, model)):
             # Without smoothing it is the same fit, whose last step is left out below.
             if candidate != candidate.smoothed() and (candidate.smoothed(), seed) in units:
                 continue
@@ -462,7 +464,7 @@ class _Stages:
             return True
 
         results = self.engine.run_tasks(
-            fit_pipeline,
+            fit_and_predict,
             SharedGraph(self.view, engine, inputs=self.inputs),
             list(tasks.values()),
             jobs=self.num_jobs(tested.work),
@@ -471,12 +473,13 @@ class _Stages:
         )
         fitted = dict(zip(tasks, results, strict=True))
         self.watcher("fit", len(tasks), len(tasks))
-        return [
-            fitted[candidate, seed]
-            if (candidate, seed) in fitted
-            else fitted[candidate.smoothed(), seed].without_smoothing()
-            for candidate, seed in units
-        ]
+        members = []
+        for candidate, seed in units:
+            member = fitted.get((candidate, seed))
+            if member is None:
+                member = fitted[candidate.smoothed(), seed].without_smoothing()
+            members.append(member)
+        return members
 
 
 def _refuse_changed(path: Path, checksums: list[str]) -> None:
