@@ -279,23 +279,25 @@ def trees(
     return rival(view, learn, (8, 31))
 
 
-def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 60) -> np.ndarray:
-    """AutoGluon's trees and forests, weighted by itself, on the table of trees-hops.
+def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 600) -> np.ndarray:
+    """AutoGluon's ensemble of trees and forests, on the table of trees-labels.
 
-    It has to be installed.
-
-    `seconds` bound what is tried, not the last fit to all labels. Its models go into a temporary
-    directory.
+    Where entities have a history, it reads the columns of trees-as-of as well. Validation rows are
+    the last labelled periods. `seconds` bound what is tried, not the last fit to all labels. Its
+    models go into a temporary directory. It has to be installed.
     """
     try:
         import pandas
         from autogluon.tabular import TabularPredictor
     except ImportError:
         raise InputError(
-            "autogluon is not installed; pip install autogluon.tabular lightgbm."
+            "autogluon is not installed; pip install autogluon.tabular[lightgbm,catboost]."
         ) from None
     past, holdout = hold_out(view)
-    table = pandas.DataFrame(hop_features(view)).add_prefix("x").assign(label=view.y)
+    columns = hop_features(view, labels=True)
+    if view.has_entity_history:
+        columns = np.hstack([columns, as_of_features(view)])
+    table = pandas.DataFrame(columns).add_prefix("x").assign(label=view.y)
     with tempfile.TemporaryDirectory() as place:
         predictor = TabularPredictor("label", problem_type="multiclass", path=place, verbosity=0)
         predictor.fit(
@@ -303,7 +305,7 @@ def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 60) -> np.nda
             tuning_data=table.iloc[holdout.rows],
             time_limit=seconds,
             num_cpus=1,
-            hyperparameters={"GBM": {}, "RF": {}, "XT": {}},
+            hyperparameters={"GBM": {}, "CAT": {}, "RF": {}, "XT": {}},
         )
         predictor.refit_full()
         probabilities = predictor.predict_proba(table[view.targets()])
