@@ -249,6 +249,30 @@ def test_children_have_a_place_of_their_own_and_can_be_cleared(place):
     assert not list(disk.root.iterdir())
 
 
+def test_children_with_long_names_are_cleared(place):
+    graph, disk = graph_of(), Disk(place / "work")
+    disk.child("window " * 40).operator(graph)
+    disk.clear()
+    assert not list(disk.root.iterdir())
+
+
+def test_a_directory_is_cleared_after_a_killed_run_and_can_be_used_again(place):
+    """A writer that is killed while it sorts edges leaves a temporary folder in `edges`."""
+    script = f"""
+import os
+from impact_gnn.engines import disk
+from impact_gnn.graph import TemporalGraph
+disk.sort_edges = lambda *_, **__: os._exit(9)
+disk.Disk({str(place / "work")!r}).operator(TemporalGraph(time=[0, 1], edge_index=[[0], [1]]))
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
+    disk, graph = Disk(place / "work"), graph_of()
+    assert list((disk.root / "edges").iterdir())
+    disk.clear()
+    assert not list(disk.root.iterdir())
+    disk.operator(graph)
+
+
 def test_foreign_files_are_left_alone(place):
     graph = graph_of()
     (place / "thesis.tex").write_text("years of work")

@@ -143,7 +143,8 @@ class FileEngine(Engine):
                 _remove_entries(self.root / name, DIGEST_NAME)
             _remove_entries(self.root / "arrays", TEMPORARY_NAME)
             for child in _plain_entries(self.root / "children"):
-                self.child(child.name).clear()
+                # By its path: the name of a child is already safe.
+                replace(self, directory=child, parent=self).clear()  # type: ignore[type-var]
                 _remove_if_empty(child)
             _remove_if_empty(self.root / "children")
             _files.remove(self.root / _files.LOCK)
@@ -538,6 +539,8 @@ def _plain_entries(folder: Path) -> list[Path]:
 
 def _remove_entries(folder: Path, names: re.Pattern[str]) -> None:
     """Remove the entries of a folder with names of ours, and the folder if nothing is left."""
+    if not folder.is_symlink():
+        _files.sweep(folder)  # what killed writers left
     for entry in _plain_entries(folder):
         if names.fullmatch(entry.name):
             _files.remove(entry)
