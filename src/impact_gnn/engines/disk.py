@@ -394,11 +394,12 @@ class FileEngine(Engine):
     def _upto(self, graph: TemporalGraph, t: int) -> TemporalGraph:
         """Compute `graph.upto(t)`; features and edges are filtered block by block into files."""
         inputs: list[Any] = []
-        for part in graph.nodes.values():
+        for kind, part in graph.nodes.items():
             # Only arrays are copied to files here; raw columns are not.
-            inputs += [x for x in (part.features, part.time) if isinstance(x, np.ndarray)]
-        for relation in graph.relations.values():
-            inputs += [relation.edge_index, relation.weight, relation.time]
+            arrays = [x for x in (part.features, part.time) if isinstance(x, np.ndarray)]
+            inputs += [kind, *arrays]
+        for triple, relation in graph.relations.items():
+            inputs += [triple, relation.edge_index, relation.weight, relation.time]
         goal = self.root / "graphs" / _files.digest(t, *inputs)
         positions = graph.positions_upto(t)
         nodes = {}
