@@ -77,7 +77,7 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     period = np.searchsorted(view.known, view.masked.period[nodes])
     cells = Cells.of(label, period, scaled)
     # First recent period, as a position among the labelled ones.
-    first = len(view.known) - recent(len(view.known))
+    first = max(len(view.known) - recent(len(view.known)), 0)
     if len(np.unique(cells.label)) < 2:
         return FeatureDrift(NOT_TESTABLE, "Fewer than two classes have enough nodes for a mean.")
     by_period = cells.by_period(len(view.known))
