@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
+from impact_gnn._array import safe_divide
+
 TINY = 1e-12
 
 
@@ -52,8 +54,7 @@ def confusion_of(predicted: np.ndarray, labels: np.ndarray, num_labels: int) -> 
 
 def ratio(new: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """Return new_y / prior_y, 0 for classes without training labels."""
-    zeros = np.zeros(len(prior))
-    return np.divide(new, prior, out=zeros, where=np.asarray(prior) > 0)
+    return safe_divide(new, np.asarray(prior))
 
 
 def reweighted(probabilities: np.ndarray, by: np.ndarray) -> np.ndarray:
@@ -65,10 +66,7 @@ def reweighted(probabilities: np.ndarray, by: np.ndarray) -> np.ndarray:
     """
     weighted = probabilities * by
     total = weighted.sum(1, keepdims=True)
-    is_positive = total > 0
-    # The inner `where` keeps rows with a sum of 0 from dividing 0 by 0.
-    scaled = weighted / np.where(is_positive, total, 1)
-    return np.where(is_positive, scaled, probabilities)
+    return safe_divide(weighted, total, probabilities)
 
 
 def tempered(probability: np.ndarray, temperature: float) -> np.ndarray:

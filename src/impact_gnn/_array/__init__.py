@@ -55,6 +55,14 @@ def where(condition: Array, value: Array, other: Array) -> Array:
     return xp(condition).where(condition, value, other)
 
 
+def safe_divide(numerator: Array, denominator: Array, otherwise: Array = 0.0) -> Array:
+    """`numerator / denominator` where the denominator is positive, `otherwise` elsewhere."""
+    is_positive = denominator > 0
+    # 1 avoids 0 / 0, and its NaN gradient.
+    quotient = numerator / where(is_positive, denominator, 1)
+    return where(is_positive, quotient, otherwise)
+
+
 def clipped_sqrt(value: Array) -> Array:
     """√max(value, 0), with gradient zero (not NaN) where it is clipped."""
     positive = value > 0

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, clipped_sqrt, convert_like, group_affine, periods, where
+from impact_gnn._array import (
+    Array,
+    clipped_sqrt,
+    convert_like,
+    group_affine,
+    periods,
+    safe_divide,
+    where,
+)
 from impact_gnn.alignment.sums import Moments, as_message
 
 
@@ -63,15 +71,12 @@ def apply_center(message: Array, period: Array, moments: Moments) -> Array:
 
 def apply_standardize(message: Array, period: Array, moments: Moments) -> Array:
     """Move and scale rows by moments per period: the second pass of `standardize`."""
-    # Degrees of freedom of every period [T], and of all; where there are none, 1 avoids 0 / 0.
+    # Degrees of freedom of every period [T].
     freedom = where(moments.count > 1, moments.count - 1, 0.0)
-    total = freedom.sum()
     # Variances of columns within all periods [f], and in each period [T, f].
-    pooled = moments.squares.sum(0) / where(total > 0, total, 1.0)
-    own = moments.squares / where(freedom > 0, freedom, 1.0)[:, None]
-    # Columns that are constant in a period keep scale 1, and their gradient stays finite.
-    varies = own > 0
-    ratio = pooled / where(varies, own, 1.0)
-    scale = where(varies, clipped_sqrt(ratio), 1.0)
+    pooled = safe_divide(moments.squares.sum(0), freedom.sum())
+    own = safe_divide(moments.squares, freedom[:, None])
+    # Columns that are constant in a period keep scale 1.
+    scale = clipped_sqrt(safe_divide(pooled, own, 1.0))
     goal = moments.mean * 0 + moments.overall()
     return group_affine(message, period, moments.mean, scale, goal)

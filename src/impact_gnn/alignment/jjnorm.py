@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from impact_gnn._array import Array, clipped_sqrt, convert_like, group_affine, to_numpy, where
+from impact_gnn._array import (
+    Array,
+    clipped_sqrt,
+    convert_like,
+    group_affine,
+    safe_divide,
+    to_numpy,
+    where,
+)
 from impact_gnn.alignment.sums import Communities, Moments, as_message
 
 
@@ -37,7 +45,7 @@ class JJSums:
         # Nodes [T] and means [T, f] of periods.
         count = size.sum(1)
         total = (size[:, :, None] * mean).sum(1)
-        period_mean = total / where(count > 0, count, 1.0)[:, None]
+        period_mean = safe_divide(total, count[:, None])
         # Squared distances of community means from them, [T, Y].
         distance = ((mean - period_mean[:, None]) ** 2).sum(2)
         return cls(

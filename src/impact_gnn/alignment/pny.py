@@ -13,6 +13,7 @@ from impact_gnn._array import (
     group_map,
     group_scatter,
     is_torch,
+    safe_divide,
     spd_transport,
     to_numpy,
     where,
@@ -120,9 +121,9 @@ def coefficients(
     total = connectivity.label_mass(weights).sum(2)
     # Squared weights by label of the neighbour [Y, T, Y]: a variance scales with squares.
     squares = connectivity.label_mass(weights**2)
-    # [Y, T, 1]; it is 0 where no neighbour was counted.
-    scale = (total**2 * _mean_degree(communities, num_labels, degree))[:, :, None]
-    return np.divide(squares, scale, out=np.zeros_like(squares), where=scale > 0)
+    # [Y, T]; it is 0 where no neighbour was counted.
+    scale = total**2 * _mean_degree(communities, num_labels, degree)
+    return safe_divide(squares, scale[:, :, None])
 
 
 def pny_by(
@@ -254,11 +255,11 @@ def _mean_degree(communities: Communities, num_labels: int, degree: Array | None
     expected = (count_yt * by_time).sum(1)
     # Labels without labelled nodes have the ratio 1.
     ratio = np.ones(num_labels)
-    np.divide(total_yt.sum(1), expected, out=ratio[:num_known], where=expected > 0)
+    ratio[:num_known] = safe_divide(total_yt.sum(1), expected, 1.0)
     # Communities without nodes have the mean of their time (without labels: of the targets) times
     # the ratio; others have their own mean.
     target_mean = total[-1] / max(count[-1], 1)
     time_mean = np.where(count_yt.sum(0) > 0, by_time, target_mean)
     mean = ratio[:, None] * time_mean
-    np.divide(total_yt, count_yt, out=mean[:num_known], where=count_yt > 0)
+    mean[:num_known] = safe_divide(total_yt, count_yt, mean[:num_known])
     return mean

@@ -13,7 +13,7 @@ from impact_gnn._array import (
     group_moments,
     is_torch,
     periods,
-    where,
+    safe_divide,
 )
 from impact_gnn.checks import InputError
 
@@ -103,7 +103,7 @@ class Moments:
         """Return the moments of both sets of rows together."""
         count = self.count + other.count
         # The pairwise update of means and squares by Chan et al.: exact in any order of blocks.
-        share = (other.count / where(count > 0, count, 1.0))[:, None]
+        share = safe_divide(other.count, count)[:, None]
         step = other.mean - self.mean  # [G, f]
         between = step * step * self.count[:, None] * share
         squares = self.squares + other.squares + between
@@ -113,7 +113,7 @@ class Moments:
         """Return the mean [f] over all rows of all groups."""
         count = self.count.sum()
         total = (self.count[:, None] * self.mean).sum(0)
-        return total / where(count > 0, count, 1.0)
+        return safe_divide(total, count)
 
 
 def as_message(message: Array, num_nodes: int, name: str = "message") -> Array:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from impact_gnn import _native, checks
-from impact_gnn._array import smallest_unsigned
+from impact_gnn._array import safe_divide, smallest_unsigned
 from impact_gnn._native import CACHE_LINE, aligned_empty, plain_view
 from impact_gnn.checks import InputError
 from impact_gnn.engines import kernels
@@ -205,7 +205,7 @@ class Operator:
             # The other half of the power is the scale of the column.
             total = np.sqrt(total)
         # A node without incoming weight has the factor 0.
-        return np.divide(1, total, out=np.zeros_like(total), where=total > 0)
+        return safe_divide(1.0, total)
 
     @cached_property
     def column_scale(self) -> np.ndarray:
