@@ -587,7 +587,7 @@ def test_counts_along_paths_equal_a_loop_over_pairs(weighted):
     for path in view.paths:
         pairs = PairCounts.of(view, path)
         counts = looped_counts(masked, path, pairs.strongest)
-        expected = connectivity_models._distribute_unknown(counts, 4, 8)
+        expected = connectivity_models._distribute_unknown(counts)
         np.testing.assert_allclose(pairs.counts, expected, atol=1e-12)
         # cells that only a node itself is in are exactly empty
         np.testing.assert_array_equal(pairs.counts > 0, expected > 0)
