@@ -17,6 +17,7 @@ from scipy import sparse
 from impact_gnn import _native
 from impact_gnn._array import safe_divide
 from impact_gnn.graph import Relation, TemporalGraph, Triple
+from impact_gnn.graph.csr import joined_ranges
 
 MAX_PRODUCTS = 1 << 22  # pairs of states to count; beyond them, those of a sample of entities
 
@@ -96,9 +97,7 @@ class EntityPath:
         neighbours = (gather @ one_hot).tocsr()
         # Outer product of both rows of every entity: each own state meets all neighbours' states.
         repeats = np.diff(neighbours.indptr)[own.row]
-        # Start of an entity's row in `neighbours`, less the number of entries written before.
-        first = neighbours.indptr[own.row] - (np.cumsum(repeats) - repeats)
-        place = np.arange(repeats.sum()) + np.repeat(first, repeats)
+        place = joined_ranges(neighbours.indptr[own.row], repeats)
         weight = np.repeat(own.data, repeats) * neighbours.data[place]
         # A node is no neighbour of itself: spread[v, e]·gather[e, v] is the weight of v in its own
         # message through entity e.

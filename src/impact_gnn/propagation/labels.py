@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit
 
 from impact_gnn import _native
+from impact_gnn._array import safe_divide
 from impact_gnn._native import plain_view
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
@@ -148,7 +149,7 @@ def exclude_own_label(hop: Hop, label: np.ndarray, own: np.ndarray) -> Hop:
         # What is left may be a trace of the own label by rounding; whichever class it is, the
         # whole row is then left out.
         is_known = total > ROUNDING * own[index, None]
-        values *= np.divide(1, total, out=np.zeros_like(total), where=is_known)
+        values *= safe_divide(1.0, np.where(is_known, total, 0))
         return values.astype(np.float32)
 
     return mapped_hop(hop, subtract, np.float32)
