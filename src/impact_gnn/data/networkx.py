@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from impact_gnn.checks import InputError
 from impact_gnn.data.tables import Period, from_tables
 from impact_gnn.graph import TemporalGraph
@@ -43,7 +41,9 @@ def from_networkx(
                 "rename it."
             )
     nodes = list(graph.nodes)
-    ids = nodes if nodes and type(nodes[0]) in (str, int) else list(map(str, nodes))
+    ids = nodes
+    if nodes and type(nodes[0]) not in (str, int):
+        ids = list(map(str, nodes))
     id_of = dict(zip(nodes, ids, strict=True))
     edges = list(graph.edges(data=True))
     edge_columns = _columns([attributes for _, _, attributes in edges])
@@ -86,16 +86,17 @@ def to_networkx(graph: TemporalGraph) -> networkx.DiGraph:
     out = nx.MultiDiGraph() if graph.is_hetero else nx.DiGraph()
     names: dict[str, list[Any]] = {}
     for kind, part in graph.nodes.items():
-        ids = (np.arange(part.num_nodes) if part.ids is None else part.ids).tolist()
-        names[kind] = [(kind, name) for name in ids] if graph.is_hetero else ids
+        ids = range(part.num_nodes) if part.ids is None else part.ids.tolist()
+        names[kind] = [(kind, name) for name in ids] if graph.is_hetero else list(ids)
         columns: dict[str, Any] = {}
         if part.time is not None:
             columns["time"] = part.time.tolist()
             if graph.periods is not None:
                 columns["time"] = [graph.name_of(time) for time in columns["time"]]
         if part.y is not None:
-            classes = graph.label_names or range(graph.num_labels)
-            columns["label"] = [None if label < 0 else classes[label] for label in part.y.tolist()]
+            # A label of −1 reads the last entry.
+            classes = [*(graph.label_names or range(graph.num_labels)), None]
+            columns["label"] = [classes[label] for label in part.y.tolist()]
         if part.x is not None:
             columns["x"] = part.x
         out.add_nodes_from(zip(names[kind], _attributes(columns, part.num_nodes), strict=True))
