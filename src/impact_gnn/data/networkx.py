@@ -79,11 +79,14 @@ def to_networkx(graph: TemporalGraph) -> networkx.DiGraph:
     """Return a directed graph with attributes `time`, `label`, `x`, and `weight`, `time` of edges.
 
     Labels are named, unknown ones are left out. Nodes are called by their ids; those of several
-    types by (type, id), and edges have an attribute `relation`.
+    types by (type, id), and edges have an attribute `relation`. With several types, or parallel
+    edges, it is a `MultiDiGraph`.
     """
     import networkx as nx
 
-    out = nx.MultiDiGraph() if graph.is_hetero else nx.DiGraph()
+    out = nx.MultiDiGraph()
+    if not graph.is_hetero and not _has_parallel_edges(graph.edge_index):
+        out = nx.DiGraph()
     names: dict[str, list[Any]] = {}
     for kind, part in graph.nodes.items():
         ids = range(part.num_nodes) if part.ids is None else part.ids.tolist()
@@ -110,6 +113,11 @@ def to_networkx(graph: TemporalGraph) -> networkx.DiGraph:
         attributes = _attributes(columns, relation.num_edges)
         out.add_edges_from(zip(sources, targets, attributes, strict=True))
     return out
+
+
+def _has_parallel_edges(edge_index: Any) -> bool:
+    pairs = set(zip(*edge_index.tolist(), strict=True))
+    return len(pairs) < edge_index.shape[1]
 
 
 def _attributes(columns: dict[str, Any], num_rows: int) -> list[dict[str, Any]]:
