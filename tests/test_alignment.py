@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import paper
 from impact_gnn import alignment
-from impact_gnn._array import group_map, group_scatter, matrices
+from impact_gnn._array import group_map, group_scatter
 from impact_gnn.alignment.pny import transport_maps
 from impact_gnn.checks import InputError
 
@@ -367,8 +367,7 @@ def test_on_a_shared_subspace_the_covariance_is_still_mapped(xp):
 
 
 @pytest.mark.parametrize("width", [5, 40])
-def test_maps_and_scatter_matrices_are_those_of_loops_over_rows(monkeypatch, width):
-    monkeypatch.setattr(matrices, "BLOCK", 16)
+def test_maps_and_scatter_matrices_are_those_of_loops_over_rows(width):
     rng = np.random.default_rng(0)
     values = rng.normal(size=(90, width))
     group = rng.integers(-1, 3, 90).astype(np.int32)

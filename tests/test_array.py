@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from impact_gnn import _array, alignment
-from impact_gnn._array import matrices, torch_groups
+from impact_gnn._array import torch_groups
 from libraries import Library
 
 SIZES = st.tuples(st.integers(0, 30), st.integers(0, 5), st.integers(1, 6), st.integers(0, 10**6))
@@ -105,17 +105,17 @@ def test_group_map_is_the_loop(xp, size):
     np.testing.assert_allclose(np.asarray(result), expected, atol=1e-12)
 
 
-def test_groups_longer_than_a_block_are_whole(monkeypatch):
-    monkeypatch.setattr(matrices, "BLOCK", 3)
-    values, group, rng = rows((50, 4, 3, 1))
-    maps, center = rng.normal(size=(3, 4, 4)), rng.normal(size=(3, 4))
-    scatter, mapped = (
-        matrices.scatter(values, group, center),
-        matrices.apply(values, group, maps, center),
-    )
-    monkeypatch.undo()
-    np.testing.assert_allclose(scatter, matrices.scatter(values, group, center))
-    np.testing.assert_allclose(mapped, matrices.apply(values, group, maps, center))
+def test_long_groups_are_whole():
+    """Rows of a group are multiplied in blocks of thousands."""
+    values, group, rng = rows((30_000, 4, 3, 1))
+    maps = rng.normal(size=(3, 4, 4))
+    scatter = _array.group_scatter(values, group, 3)
+    mapped = _array.group_map(values, group, maps, np.arange(3))
+    for g in range(3):
+        part = values[group == g]
+        deviation = part - part.mean(0)
+        np.testing.assert_allclose(scatter[g], deviation.T @ deviation)
+        np.testing.assert_allclose(mapped[group == g], deviation @ maps[g].T + part.mean(0))
 
 
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=40))

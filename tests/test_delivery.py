@@ -160,6 +160,16 @@ def test_attention_writes_the_log_weight_as_last_column():
         PMP(deliver="attention")(graph(edge_attr=torch.ones(E, 2, 2)))
 
 
+@pytest.mark.parametrize("attributes", [None, torch.ones(1), torch.ones(1, 3)])
+def test_attention_may_drop_the_last_edge(attributes):
+    data = Data(x=torch.ones(2, 1), time=torch.tensor([0, 1]), edge_attr=attributes)
+    data.edge_index = torch.tensor([[1], [0]])
+    out = MMP(deliver="attention")(data)
+    assert out.edge_index.shape == (2, 0)
+    width = 0 if attributes is None else attributes[0].numel()
+    assert out.edge_attr.shape == (0, width + 1)
+
+
 # --- exact attention
 
 

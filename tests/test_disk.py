@@ -164,6 +164,13 @@ def test_types_without_a_time_are_not_weighted(place):
     same_hops(*hops)
 
 
+def test_features_without_columns(place):
+    graph, disk = graph_of(width=0), Disk(place / "work")
+    for _ in range(2):  # computed, then opened
+        (hop,) = disk.hops([disk.operator(graph)], graph.x)
+        assert hop.shape == np.asarray(hop).shape == (300, 0)
+
+
 def test_storage_in_float16(place):
     graph = graph_of()
     step = Memory().operator(graph, weighting="mmp")
@@ -222,6 +229,33 @@ def test_other_edge_times_do_not_meet_the_wrong_files(place):
             np.testing.assert_array_equal(built.edge_time, wanted.edge_time)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        (("author", "paper"), ("paper", "of", "author")),
+        (("paper", "author"), ("author", "of", "paper")),
+    ],
+)
+def test_other_names_of_types_do_not_meet_the_wrong_files(place, other):
+    """Two graphs of the same arrays in the same order, under other names."""
+    disk, ends = Disk(place / "work"), np.array([[0, 1, 2, 3], [1, 2, 3, 4]])
+    for (first, second), triple in (
+        (("paper", "author"), ("paper", "of", "author")),
+        other,
+    ):
+        nodes = {
+            first: {"x": np.zeros((5, 2)), "time": np.arange(5)},
+            second: {"x": np.ones((5, 2)), "time": np.arange(5)[::-1]},
+        }
+        graph = TemporalGraph.hetero(nodes=nodes, edges={triple: ends}, target="paper")
+        built, wanted = disk.graph(graph, upto=3), graph.upto(3)
+        for kind, part in wanted.nodes.items():
+            np.testing.assert_array_equal(built.nodes[kind].x, part.x)
+        np.testing.assert_array_equal(
+            built.relations[triple].edge_index, wanted.relations[triple].edge_index
+        )
+
+
 def test_no_file_can_lead_to_edges_outside(place):
     graph, other = graph_of(), graph_of(seed=1)
     disk, outside = Disk(place / "work"), Disk(place / "outside")
@@ -247,6 +281,30 @@ def test_children_have_a_place_of_their_own_and_can_be_cleared(place):
     assert list((disk.root / "hops").iterdir())
     disk.clear()
     assert not list(disk.root.iterdir())
+
+
+def test_children_with_long_names_are_cleared(place):
+    graph, disk = graph_of(), Disk(place / "work")
+    disk.child("window " * 40).operator(graph)
+    disk.clear()
+    assert not list(disk.root.iterdir())
+
+
+def test_a_directory_is_cleared_after_a_killed_run_and_can_be_used_again(place):
+    """A writer that is killed while it sorts edges leaves a temporary folder in `edges`."""
+    script = f"""
+import os
+from impact_gnn.engines import disk
+from impact_gnn.graph import TemporalGraph
+disk.sort_edges = lambda *_, **__: os._exit(9)
+disk.Disk({str(place / "work")!r}).operator(TemporalGraph(time=[0, 1], edge_index=[[0], [1]]))
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
+    disk, graph = Disk(place / "work"), graph_of()
+    assert list((disk.root / "edges").iterdir())
+    disk.clear()
+    assert not list(disk.root.iterdir())
+    disk.operator(graph)
 
 
 def test_foreign_files_are_left_alone(place):

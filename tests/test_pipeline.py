@@ -204,6 +204,24 @@ def test_snapshots_show_every_node_the_graph_of_its_time(graph):
             np.testing.assert_allclose(hop[rows], wanted[then.time == t], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("changed", [3, 20, 50])
+def test_with_many_periods_no_row_of_a_snapshot_reads_labels_of_its_own_or_later_periods(changed):
+    g = ig.tsbm(num_nodes=900, num_times=90, num_labels=2, num_features=2, mean_degree=8, seed=0)
+    method, cutoff = Method.parse("snapshot+labels"), 80
+    label = np.where(g.time == changed, 1 - g.y, g.y)
+    rows = g.time <= changed
+    hops, after = (
+        Inputs(graph.masked(cutoff)).model_inputs(method, cutoff)[1]
+        for graph in (g, g.with_labels(label))
+    )
+    differs = [
+        (np.asarray(hop) != np.asarray(other)).any(1)
+        for hop, other in zip(hops, after, strict=True)
+    ]
+    assert not np.any(differs, axis=0)[rows].any()
+    assert np.any(differs, axis=0)[~rows].any()
+
+
 @pytest.mark.parametrize("undirected", [True, False])
 def test_snapshots_do_not_see_edges_that_came_later(undirected):
     """The loop.

@@ -229,6 +229,19 @@ def test_databases(tmp_path):
             ig.load(url)
 
 
+def test_networkx_has_all_parallel_edges():
+    g = ig.TemporalGraph(
+        time=[0, 1], edge_index=[[0, 0], [1, 1]], edge_weight=[2.0, 3.0], edge_time=[1, 2]
+    )
+    edges = ig.to_networkx(g).edges(data=True)
+    assert sorted(edges, key=str) == [
+        (0, 1, {"weight": 2.0, "time": 1}),
+        (0, 1, {"weight": 3.0, "time": 2}),
+    ]
+    single = ig.TemporalGraph(time=[0, 1], edge_index=[[0, 1], [1, 0]])
+    assert type(ig.to_networkx(single)) is nx.DiGraph
+
+
 def test_networkx_there_and_back():
     rng = np.random.default_rng(0)
     source = nx.gnm_random_graph(60, 200, seed=0, directed=True)

@@ -44,21 +44,24 @@ def shift(message: Array, time: Array, *, num_slices: int = 64, seed: int = 0) -
     goal = values[period == last].astype(np.float64)
     # The root of the last period's covariance, for the Bures distance.
     eigenvalues, vectors = np.linalg.eigh(_covariance(goal))
-    root = (vectors * np.sqrt(eigenvalues.clip(0))) @ vectors.T
+    scaled = vectors * np.sqrt(eigenvalues.clip(0))
+    root = scaled @ vectors.T
     # [n, slices], sorted once for all periods.
     goal_projections = sorted_projections(goal, directions)
     mean, second, sliced = np.zeros((3, len(times)))
     # The last period is at distance 0 from itself.
     for t in range(last):
         rows = values[period == t].astype(np.float64)
+        mean[t] = np.linalg.norm(rows.mean(0) - goal.mean(0))
         covariance = _covariance(rows)
         # tr (A^½BA^½)^½; rounding may leave eigenvalues below 0.
-        overlap = np.sqrt(np.linalg.eigvalsh(root @ covariance @ root).clip(0)).sum()
+        eigenvalues = np.linalg.eigvalsh(root @ covariance @ root)
+        overlap = np.sqrt(eigenvalues.clip(0)).sum()
         # tr A + tr B: variances of columns are the diagonal of a covariance.
         variance = np.trace(covariance) + goal.var(0).sum()
-        mean[t] = np.linalg.norm(rows.mean(0) - goal.mean(0))
         second[t] = math.sqrt(max(variance - 2 * overlap, 0.0))
-        sliced[t] = np.mean(w1_by_column(sorted_projections(rows, directions), goal_projections))
+        projections = sorted_projections(rows, directions)
+        sliced[t] = np.mean(w1_by_column(projections, goal_projections))
     return Shift(
         times=times,
         count=np.bincount(period, minlength=len(times)),
@@ -76,8 +79,11 @@ def w1_by_column(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     # Quantile functions are constant between these levels, in units of 1 / (len(a)·len(b)).
     levels = np.union1d(np.arange(len(a) + 1) * len(b), np.arange(len(b) + 1) * len(a))
     width = np.diff(levels) / levels[-1]
-    # Distance of the quantiles at every level [columns, levels], times its width.
-    return np.abs(a.T[:, levels[:-1] // len(b)] - b.T[:, levels[:-1] // len(a)]) @ width
+    # Quantiles that begin at every level, [columns, levels].
+    begin = levels[:-1]
+    quantiles_a = a.T[:, begin // len(b)]
+    quantiles_b = b.T[:, begin // len(a)]
+    return np.abs(quantiles_a - quantiles_b) @ width
 
 
 def unit_directions(columns: int, num_slices: int, seed: int) -> np.ndarray:
@@ -93,8 +99,9 @@ def unit_directions(columns: int, num_slices: int, seed: int) -> np.ndarray:
 
 def sorted_projections(values: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """Project rows on directions; every column is sorted and contiguous."""
+    projections = values.astype(np.float64, copy=False) @ directions
     # Sorted along the rows of the transpose [slices, n], which are contiguous.
-    return np.sort((values.astype(np.float64, copy=False) @ directions).T, axis=1).T
+    return np.sort(projections.T, axis=1).T
 
 
 def as_sample(name: str, value: Array) -> np.ndarray:

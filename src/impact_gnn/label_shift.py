@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
+from impact_gnn._array import safe_divide
+
 TINY = 1e-12
 
 
@@ -30,8 +32,10 @@ def saerens(
         array([0.75, 0.25])
     """
     new = np.asarray(prior, np.float64)
-    # Without rows there is nothing to estimate from, and the prior is returned.
-    for _ in range(steps if len(probabilities) else 0):
+    # Without rows there is nothing to estimate from.
+    if not len(probabilities):
+        return new
+    for _ in range(steps):
         before = new
         # E step: probabilities under the current proportions [n, Y]. M step: their mean [Y].
         new = reweighted(probabilities, ratio(new, prior)).mean(0)
@@ -50,7 +54,7 @@ def confusion_of(predicted: np.ndarray, labels: np.ndarray, num_labels: int) -> 
 
 def ratio(new: np.ndarray, prior: np.ndarray) -> np.ndarray:
     """Return new_y / prior_y, 0 for classes without training labels."""
-    return np.divide(new, prior, out=np.zeros(len(prior)), where=np.asarray(prior) > 0)
+    return safe_divide(new, np.asarray(prior))
 
 
 def reweighted(probabilities: np.ndarray, by: np.ndarray) -> np.ndarray:
@@ -62,8 +66,7 @@ def reweighted(probabilities: np.ndarray, by: np.ndarray) -> np.ndarray:
     """
     weighted = probabilities * by
     total = weighted.sum(1, keepdims=True)
-    # The inner `where` keeps rows with a sum of 0 from dividing 0 by 0.
-    return np.where(total > 0, weighted / np.where(total > 0, total, 1), probabilities)
+    return safe_divide(weighted, total, probabilities)
 
 
 def tempered(probability: np.ndarray, temperature: float) -> np.ndarray:
@@ -74,5 +77,5 @@ def tempered(probability: np.ndarray, temperature: float) -> np.ndarray:
         [[0.75, 0.25]]
     """
     # Floored, because log 0 is not finite.
-    logs = np.log(np.maximum(probability.astype(np.float64), TINY)) / temperature
-    return softmax(logs, axis=1)
+    floored = np.maximum(probability.astype(np.float64), TINY)
+    return softmax(np.log(floored) / temperature, axis=1)

@@ -44,9 +44,12 @@ def mean_and_error(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
     difference = ours.astype(np.float64) - theirs
     size = len(difference)
     # A single node has no variance; 0.25 is the largest of a number between 0 and 1.
-    variance = difference.var(ddof=1) / size if size > 1 else 0.25
+    variance = 0.25
+    if size > 1:
+        variance = difference.var(ddof=1) / size
     # Half a node is the least error that can be measured.
-    return float(difference.mean()), math.sqrt(max(variance, 0.25 / size**2))
+    error = math.sqrt(max(variance, 0.25 / size**2))
+    return float(difference.mean()), error
 
 
 class _Scored(NamedTuple):
@@ -88,11 +91,16 @@ def _recalls(scored: _Scored) -> np.ndarray:
     # Nodes and recall by class, [largest class + 1].
     count = np.bincount(truth)
     recall = np.bincount(truth, scored.is_hit) / np.maximum(count, 1)
-    num_classes = (count > 0).sum()
     # A node moves the recall of its own class only.
     influence = (scored.is_hit - recall[truth]) / count[truth]
+    return _mean_of_classes(recall, influence, count)
+
+
+def _mean_of_classes(score: np.ndarray, influence: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Return the mean score of the classes that occur, plus the influence of each node."""
+    num_classes = np.count_nonzero(count)
     # Times n: the mean over the nodes divides by n again, and the influences sum to 0.
-    return recall.sum() / num_classes + len(truth) / num_classes * influence
+    return score.sum() / num_classes + len(influence) / num_classes * influence
 
 
 def _f1s(scored: _Scored) -> np.ndarray:
@@ -106,11 +114,12 @@ def _f1s(scored: _Scored) -> np.ndarray:
     # Nodes by true class, the same plus nodes by predicted label, and F1: all [K].
     count = np.bincount(truth, minlength=num_labels)
     total = np.maximum(count + np.bincount(label, minlength=num_labels), 1)
-    f1 = np.where(count > 0, 2 * np.bincount(truth, scored.is_hit, num_labels) / total, 0.0)
-    num_classes = (count > 0).sum()
+    # Without nodes of a class there are no hits, and its F1 is 0.
+    f1 = 2 * np.bincount(truth, scored.is_hit, num_labels) / total
     # A node enters the hits, the total of its class and the total of its label.
-    influence = (2 * scored.is_hit - f1[truth]) / total[truth] - f1[label] / total[label]
-    return f1.sum() / num_classes + len(truth) / num_classes * influence
+    own_influence = (2 * scored.is_hit - f1[truth]) / total[truth]
+    influence = own_influence - f1[label] / total[label]
+    return _mean_of_classes(f1, influence, count)
 
 
 def _precisions(scored: _Scored) -> np.ndarray:
@@ -145,9 +154,8 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     precision = num_true / rank
     # The effect of one more node at a position on the precision of true nodes from its tie on:
     # a true node lifts them, another lowers them.
-    # Running sums from the end, read at the first position of a tie.
-    lift = np.cumsum((is_true * (1 - precision) / rank)[::-1])[::-1][first]
-    lowering = np.cumsum((is_true * precision / rank)[::-1])[::-1][first]
+    lift = _sums_from(first, is_true * (1 - precision) / rank)
+    lowering = _sums_from(first, is_true * precision / rank)
     total = is_true.sum()
     average = precision[is_true].sum() / total
     # Jackknife numbers: the score plus n times the influence of each node, in the nodes' order.
@@ -155,6 +163,12 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     numbers = np.empty(len(probability))
     numbers[order] = average + len(probability) * influence
     return numbers
+
+
+def _sums_from(position: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the sums of `values` from every position to the end."""
+    running = np.cumsum(values[::-1])[::-1]
+    return running[position]
 
 
 def _briers(scored: _Scored) -> np.ndarray:
@@ -260,7 +274,7 @@ class Scoring:
         """Return weights of rows so that all classes count the same; 1 on average."""
         prior = np.array(self.prior)
         # Weight by class [K]; a class without labels gets a finite one that no row reads.
-        weight = 1 / ((prior > 0).sum() * np.where(prior > 0, prior, 1.0))
+        weight = 1 / (np.count_nonzero(prior) * np.where(prior > 0, prior, 1.0))
         # A label of −1 reads the last class in `weight[label]`, and is replaced by 1.
         return np.where(label >= 0, weight[label], 1.0)
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -62,11 +63,13 @@ class Scale:
                 raise InputError("no rows to estimate a scale from; pass at least one.")
             # Divided by n, not n − 1.
             std = np.sqrt(squares / count)
-        return cls(mean, np.where(np.isfinite(std) & (std > CONSTANT * largest), std, 1.0))
+        varies = np.isfinite(std) & (std > CONSTANT * largest)
+        return cls(mean, np.where(varies, std, 1.0))
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         """Scale rows; float64 stays float64, other types become float32."""
-        scaled = np.empty(values.shape, np.float64 if values.dtype == np.float64 else np.float32)
+        dtype = np.float64 if values.dtype == np.float64 else np.float32
+        scaled = np.empty(values.shape, dtype)
         start = 0
         for part in _parts(values):
             # In float64, as the mean is; the assignment below rounds to the type of the result.
@@ -113,14 +116,14 @@ def paired(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
         >>> paired(np.array([0.5, 0.6, 0.7]), np.array([0.4, 0.4, 0.6]))
         +0.133 [-0.010, +0.277]
     """
-    difference = np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64)
-    if len(difference) < 2:
+    difference = np.subtract(ours, theirs, dtype=np.float64)
+    size = len(difference)
+    if size < 2:
         raise InputError(
-            f"a paired difference needs at least two pairs, but got {len(difference)}; "
-            f"add graphs or nodes."
+            f"a paired difference needs at least two pairs, but got {size}; add graphs or nodes."
         )
-    error = float(difference.std(ddof=1) / math.sqrt(len(difference)))
-    return _estimate(float(difference.mean()), error, 0.95, len(difference) - 1)
+    error = float(difference.std(ddof=1) / math.sqrt(size))
+    return _estimate(float(difference.mean()), error, stats.t(size - 1), 0.95)
 
 
 def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> Estimate:
@@ -136,33 +139,37 @@ def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> 
     error = np.maximum(np.asarray(errors, dtype=np.float64), 1e-12)
     if len(value) == 0:
         raise InputError("no folds to combine; pass at least one.")
+    freedom = len(value) - 1
     # τ² from the weighted variance about the fixed-effects mean.
     fixed = error**-2
-    center = float((fixed * value).sum() / fixed.sum())
+    total = fixed.sum()
+    center = float((fixed * value).sum() / total)
     # Cochran's Q: folds − 1 on average if all folds have the same true value.
     variance = float((fixed * (value - center) ** 2).sum())
     # The divisor of DerSimonian and Laird; with one fold it is 0.
-    scale = float(fixed.sum() - (fixed**2).sum() / fixed.sum())
-    between = max(0.0, (variance - (len(value) - 1)) / scale) if scale > 0 else 0.0
+    scale = float(total - (fixed**2).sum() / total)
+    between = 0.0
+    if scale > 0:
+        between = max(0.0, (variance - freedom) / scale)
     # The random-effects mean and its two standard errors.
     weight = 1 / (error**2 + between)
-    mean = float((weight * value).sum() / weight.sum())
-    plain_error = float(weight.sum() ** -0.5)
-    if len(value) == 1 or between == 0:
-        return _estimate(mean, plain_error, level, None)
+    total = float(weight.sum())
+    mean = float((weight * value).sum() / total)
+    plain_error = total**-0.5
+    if freedom == 0 or between == 0:
+        return _estimate(mean, plain_error, stats.norm, level)
     # Hartung and Knapp's error, from the spread of the folds about the mean.
     observed_variance = float((weight * (value - mean) ** 2).sum())
-    observed = math.sqrt(observed_variance / ((len(value) - 1) * float(weight.sum())))
+    observed = math.sqrt(observed_variance / (freedom * total))
     # Student's quantile suits the observed error; it is capped so that three folds can still
     # decide something.
     normal = float(stats.norm.ppf(0.5 + level / 2))
-    student = float(stats.t.ppf(0.5 + level / 2, len(value) - 1))
+    student = float(stats.t.ppf(0.5 + level / 2, freedom))
     # Never narrower than the normal interval.
     half = max(min(student, 2 * normal) * observed, normal * plain_error)
     return Estimate(mean, max(observed, plain_error), mean - half, mean + half)
 
 
-def _estimate(value: float, error: float, level: float, freedom: int | None) -> Estimate:
-    law = stats.norm if freedom is None else stats.t(freedom)
-    half = float(law.ppf(0.5 + level / 2)) * error
+def _estimate(value: float, error: float, distribution: Any, level: float) -> Estimate:
+    half = float(distribution.ppf(0.5 + level / 2)) * error
     return Estimate(value, error, value - half, value + half)

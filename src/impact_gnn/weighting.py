@@ -15,7 +15,16 @@ from typing import TypeAlias
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, convert_like, is_torch, lookup, to_numpy, where, xp
+from impact_gnn._array import (
+    Array,
+    convert_like,
+    is_torch,
+    lookup,
+    safe_divide,
+    to_numpy,
+    where,
+    xp,
+)
 from impact_gnn.checks import InputError
 
 
@@ -63,8 +72,7 @@ def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.
     reach = times[-1] - times
     if border == "both":
         reach = np.minimum(reach, times - times[0])
-    # Between target time (row) and source time (column), [T, T].
-    distance = np.abs(times[None, :] - times[:, None])
+    distance = _distance(times)
     # Beyond it only one side has neighbours, which stand in for the other.
     doubled = distance > reach[:, None]
     if same_time == "double":
@@ -98,15 +106,14 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     has_shape = counted.shape in ((size,), (size, size))
     if not is_numeric or not has_shape or counted.min(initial=0) < 0:
         raise InputError(
-            f"counts has shape {counted.shape} and dtype {counted.dtype} for {size} times; "
-            "pass the "
-            f"non-negative number of nodes per time [T], or of edges per target and source time "
-            f"[T, T]."
+            f"counts has shape {counted.shape} and dtype {counted.dtype} for {size} times; pass "
+            f"the non-negative number of nodes per time [T], or of edges per target and source "
+            f"time [T, T]."
         )
     if cap is not None and not cap > 0:
         raise InputError(f"cap={cap} must be above zero, or None for no cap.")
     # The position of each distance among the distinct ones, [T, T].
-    distance = np.abs(times[None, :] - times[:, None])
+    distance = _distance(times)
     deltas, index = np.unique(distance, return_inverse=True)
     index = index.reshape(distance.shape)
     # Counts by time and distance, [T, D].
@@ -121,12 +128,17 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
             f"pass counts that reach it or use PMP."
         )
     # Ratios of the shares at the last time and at the own time.
-    share = np.divide(by_distance, total, out=np.zeros_like(by_distance), where=total > 0)
+    share = safe_divide(by_distance, total)
     # The share at the own target time of every pair's distance, [T, T].
     own = np.take_along_axis(share, index, axis=1)
     # `share[-1][index]` is the share of the same distance at the last time.
-    table = np.divide(share[-1][index], own, out=np.ones_like(own), where=own > 0)
+    table = safe_divide(share[-1][index], own, 1.0)
     return table if cap is None else np.minimum(table, cap)
+
+
+def _distance(times: np.ndarray) -> np.ndarray:
+    """Distance between target time (row) and source time (column), [T, T]."""
+    return np.abs(times[None, :] - times[:, None])
 
 
 METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = MappingProxyType(

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from impact_gnn._array import group_kernels, matrices
+from impact_gnn._array import group_kernels, numpy_groups
 
 Array: TypeAlias = Any
 """A numpy array or a torch tensor."""
@@ -55,6 +55,14 @@ def where(condition: Array, value: Array, other: Array) -> Array:
     return xp(condition).where(condition, value, other)
 
 
+def safe_divide(numerator: Array, denominator: Array, otherwise: Array = 0.0) -> Array:
+    """`numerator / denominator` where the denominator is positive, `otherwise` elsewhere."""
+    is_positive = denominator > 0
+    # 1 avoids 0 / 0, and its NaN gradient.
+    quotient = numerator / where(is_positive, denominator, 1)
+    return where(is_positive, quotient, otherwise)
+
+
 def clipped_sqrt(value: Array) -> Array:
     """√max(value, 0), with gradient zero (not NaN) where it is clipped."""
     positive = value > 0
@@ -72,7 +80,8 @@ def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         present = np.bincount(offset) > 0
         times = np.flatnonzero(present) + low
         # The running number of present times is the position of a time.
-        return times, (np.cumsum(present) - 1).astype(smallest_unsigned(len(times)))[offset]
+        position = np.cumsum(present) - 1
+        return times, position.astype(smallest_unsigned(len(times)))[offset]
     times, index = np.unique(time, return_inverse=True)
     return times, index.astype(smallest_unsigned(len(times)))
 
@@ -84,9 +93,7 @@ def smallest_unsigned(size: int) -> np.dtype:
 
 def group_moments(values: Array, group: Array, num_groups: int) -> tuple[Array, Array, Array]:
     """Return count [G], mean and sum of squared deviations [G, f] of groups ≥ 0, in float64."""
-    if is_torch(values):
-        return _torch_groups().group_moments(values, group, num_groups)
-    return group_kernels.moments(values, group, num_groups)
+    return _groups(values).group_moments(values, group, num_groups)
 
 
 def group_affine(values: Array, group: Array, origin: Array, scale: Array, goal: Array) -> Array:
@@ -94,20 +101,14 @@ def group_affine(values: Array, group: Array, origin: Array, scale: Array, goal:
 
     Rows of negative groups stay unchanged.
     """
-    if is_torch(values):
-        return _torch_groups().group_affine(values, group, origin, scale, goal)
     if scale.ndim == 1:
         scale = scale[:, None]
-    scale = np.broadcast_to(scale, origin.shape)
-    return group_kernels.affine(values, group, origin, scale, goal)
+    return _groups(values).group_affine(values, group, origin, scale, goal)
 
 
 def group_scatter(values: Array, group: Array, num_groups: int) -> Array:
     """Compute Σ (x − mean_g)(x − mean_g)ᵀ of every group, [G, f, f] in float64."""
-    if is_torch(values):
-        return _torch_groups().group_scatter(values, group, num_groups)
-    mean = group_kernels.moments(values, group, num_groups)[1]
-    return matrices.scatter(values, group, mean)
+    return _groups(values).group_scatter(values, group, num_groups)
 
 
 def group_map(values: Array, group: Array, maps: Array, family: np.ndarray) -> Array:
@@ -115,9 +116,7 @@ def group_map(values: Array, group: Array, maps: Array, family: np.ndarray) -> A
 
     Rows of negative groups stay unchanged.
     """
-    if is_torch(values):
-        return _torch_groups().group_map(values, group, maps, family)
-    return matrices.apply(values, group, maps, matrices.family_means(values, group, family))
+    return _groups(values).group_map(values, group, maps, family)
 
 
 def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: Array) -> Array:
@@ -130,7 +129,7 @@ def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: 
         if not is_torch(column):
             column = convert_like(column.astype(np.int64), source)
         return convert_like(table, source)[row[target].long(), column[source].long()]
-    indices = [to_numpy(index) for index in (row, column, target, source)]
+    indices = map(to_numpy, (row, column, target, source))
     return convert_like(group_kernels.lookup(table, *indices), source)
 
 
@@ -141,13 +140,13 @@ def spd_transport(source: Array, goal: Array, floors: tuple[Array, Array], dtype
     the floors [..., K] and [...]. Eigenvalues are computed in the type of `source`, maps and
     gradients in `dtype`.
     """
-    if is_torch(source):
-        return _torch_groups().Transport.apply(source, goal, floors, dtype)
-    return matrices.transport(np, source, goal, floors, dtype)[0]
+    return _groups(source).spd_transport(source, goal, floors, dtype)
 
 
-def _torch_groups() -> ModuleType:
-    """Import the torch versions, which only tensors need."""
+def _groups(values: Array) -> ModuleType:
+    """The module with the grouped operations for `values`; only tensors need torch."""
+    if not is_torch(values):
+        return numpy_groups
     from impact_gnn._array import torch_groups
 
     return torch_groups

@@ -21,29 +21,31 @@ MOST_PARTS = 16  # of rows, that can be summed at the same time
 PART = 1 << 16  # elements below which a part is not worth a thread
 
 
-def moments(
+def group_moments(
     values: np.ndarray, group: np.ndarray, num_groups: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Compute `_array.group_moments`."""
     values = np.asarray(values)
     count, pivot = _first_rows(values, group, num_groups)
-    # Empty groups are divided by 1.
+    # Empty groups are divided by 1; their pivot and sums are 0, and so is their mean.
     size = np.maximum(count, 1)[:, None]
     # Sums of deviations from the first row of a group, and of their squares.
     total, squares = _sum_parts(_add_deviations, (values, group, pivot))
-    mean = np.where(count[:, None] > 0, pivot + total / size, 0.0)
+    mean = pivot + total / size
     # Σ(x − mean)² = Σd² − (Σd)²/n for deviations d from the pivot; not below 0.
-    return count, mean, np.maximum(squares - total**2 / size, 0.0)
+    squares = squares - total**2 / size
+    return count, mean, np.maximum(squares, 0.0)
 
 
-def affine(
+def group_affine(
     values: np.ndarray, group: np.ndarray, origin: np.ndarray, scale: np.ndarray, goal: np.ndarray
 ) -> np.ndarray:
     """Compute `_array.group_affine` for tables [G, f]."""
     values = np.asarray(values)
     # By numpy, which requests huge pages; numba does not.
     out = np.empty(values.shape, values.dtype)
-    tables = (origin, np.ascontiguousarray(scale), goal)
+    scale = np.ascontiguousarray(np.broadcast_to(scale, origin.shape))
+    tables = (origin, scale, goal)
     run_parts(_affine, len(values), values.size, (values, group, tables, out))
     return out
 
@@ -77,8 +79,9 @@ def _sum_parts(kernel: Callable[..., None], arrays: tuple[np.ndarray, ...]) -> n
     """Return two sums per group [2, G, f] that `kernel` adds up; see `_add_deviations`."""
     values, _, origin, *_ = arrays
     # Few enough parts that their sums are smaller than the values.
-    most = min(len(values) // (16 * max(len(origin), 1)), values.size // PART)
-    spans = _spans(len(values), min(MOST_PARTS, most))
+    rows_per_part = 16 * max(len(origin), 1)
+    parts = min(MOST_PARTS, len(values) // rows_per_part, values.size // PART)
+    spans = _spans(len(values), parts)
     # [parts, 2, G, f]: every part has its own sums, so threads do not share memory.
     sums = np.zeros((len(spans), 2, *origin.shape))
     tasks = [(span, *arrays, part) for span, part in zip(spans, sums, strict=True)]

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from impact_gnn._array import group_kernels, matrices
+from impact_gnn._array import group_kernels, numpy_groups
 
 
 def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -23,36 +23,36 @@ def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tenso
     is_grouped = group >= 0
     rows = values[is_grouped].double()
     index = group[is_grouped].long()
-    empty = torch.zeros(num_groups, values.shape[1], dtype=torch.float64, device=values.device)
+    zeros = rows.new_zeros(num_groups, rows.shape[1])
     count = torch.bincount(index, minlength=num_groups).double()
     # Two passes: the means [G, f], then squares of deviations from them.
-    mean = empty.index_add(0, index, rows) / count.clamp(min=1)[:, None]
-    return count, mean, empty.index_add(0, index, (rows - mean[index]).square())
+    mean = zeros.index_add(0, index, rows) / count.clamp(min=1)[:, None]
+    deviation = rows - mean[index]
+    return count, mean, zeros.index_add(0, index, deviation.square())
 
 
 def group_affine(
     values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, goal: Tensor
 ) -> Tensor:
-    if scale.dim() == 1:
-        scale = scale[:, None]
     if _shares_memory(values):
-        tables = (origin.double(), scale.double().expand_as(origin), goal.double())
-        return _Affine.apply(values, group, *tables)
+        scale = scale.expand_as(origin)
+        return _Affine.apply(values, group, origin.double(), scale.double(), goal.double())
     # Rows without a group read entry 0, and are put back by `where`.
     row = group.clamp(min=0).long()
     moved = (values - origin[row]) * scale[row] + goal[row]
-    return torch.where((group >= 0)[:, None], moved.to(values.dtype), values)
+    is_grouped = (group >= 0)[:, None]
+    return torch.where(is_grouped, moved.to(values.dtype), values)
 
 
 def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
     # The gradient through the means adds up to zero.
-    mean = group_moments(values.detach(), group, num_groups)[1]
-    work = _at_least_float32(values)
-    deviation = group_affine(work, group, mean, torch.ones_like(mean), torch.zeros_like(mean))
+    _, mean, _ = group_moments(values.detach(), group, num_groups)
+    deviation = _deviations(values, group, mean)
     order, sizes = _sorted_by_group(group, num_groups)
     # The first piece are rows without a group.
     _, *pieces = deviation.index_select(0, order).split(sizes)
-    return torch.stack([piece.mT @ piece for piece in pieces]).double()
+    products = [piece.mT @ piece for piece in pieces]
+    return torch.stack(products).double()
 
 
 def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -> Tensor:
@@ -60,28 +60,37 @@ def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -
     family_of = torch.from_numpy(family).to(values.device)
     by_family = family_of[group.clamp(min=0).long()].to(group.dtype)
     by_family = torch.where(group < 0, group, by_family)
-    center = group_moments(values, by_family, int(family.max()) + 1)[1][family_of]
-    # Deviations are subtracted in float64, since a mean may be far from zero.
-    work = _at_least_float32(values)
-    zeros = torch.zeros_like(center)
-    ones = torch.ones_like(center)
-    deviation = group_affine(work, group, center, ones, zeros)
+    _, family_mean, _ = group_moments(values, by_family, int(family.max()) + 1)
+    center = family_mean[family_of]
+    deviation = _deviations(values, group, center)
     # One product per group, in the order of the groups. The first piece are rows without a group.
     order, sizes = _sorted_by_group(group, len(maps))
     rest, *pieces = deviation.index_select(0, order).split(sizes)
     # Transposed, because rows are vectors.
-    matrices_of_group = maps.to(work.dtype).mT.unbind()
-    turned = [piece @ matrix for piece, matrix in zip(pieces, matrices_of_group, strict=True)]
-    rows = torch.empty_like(work).index_copy(0, order, torch.cat([rest, *turned]))
-    return group_affine(rows, group, zeros, ones, center).to(values.dtype)
+    transposed = maps.to(deviation.dtype).mT
+    turned = [piece @ matrix for piece, matrix in zip(pieces, transposed, strict=True)]
+    rows = torch.empty_like(deviation).index_copy(0, order, torch.cat([rest, *turned]))
+    # Back to the mean.
+    zeros = torch.zeros_like(center)
+    moved = group_affine(rows, group, zeros, torch.ones_like(center), center)
+    return moved.to(values.dtype)
+
+
+def spd_transport(
+    source: Tensor, goal: Tensor, floors: tuple[Tensor, Tensor], dtype: torch.dtype
+) -> Tensor:
+    return _Transport.apply(source, goal, floors, dtype)
 
 
 def _shares_memory(values: Tensor) -> bool:
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
 
 
-def _at_least_float32(values: Tensor) -> Tensor:
-    return values.float() if values.dtype.itemsize < 4 else values
+def _deviations(values: Tensor, group: Tensor, mean: Tensor) -> Tensor:
+    """Return x − mean_g in at least float32; subtracted in float64, as a mean may be far from 0."""
+    if values.dtype.itemsize < 4:
+        values = values.float()
+    return group_affine(values, group, mean, torch.ones_like(mean), torch.zeros_like(mean))
 
 
 def _sorted_by_group(group: Tensor, num_groups: int) -> tuple[Tensor, list[int]]:
@@ -96,8 +105,8 @@ class _Moments(Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, ...]:
-        sums = group_kernels.moments(values.detach().numpy(), group.numpy(), num_groups)
-        count, mean, squares = map(torch.from_numpy, sums)
+        moments = numpy_groups.group_moments(values.detach().numpy(), group.numpy(), num_groups)
+        count, mean, squares = map(torch.from_numpy, moments)
         ctx.mark_non_differentiable(count)
         ctx.save_for_backward(values, group, count, mean)
         return count, mean, squares
@@ -106,13 +115,14 @@ class _Moments(Function):
     @once_differentiable
     def backward(ctx: Any, _: Tensor, by_mean: Tensor, by_squares: Tensor) -> tuple[Any, ...]:
         values, group, count, mean = (part.detach().numpy() for part in ctx.saved_tensors)
-        # dL/dx = 2·by_squares·(x − mean) + by_mean / count. Rows without a group get the entry of
-        # one more group, which is zero.
-        origin = np.pad(mean, ((0, 1), (0, 0)))
-        scale = np.pad(2 * by_squares.numpy(), ((0, 1), (0, 0)))
-        goal = np.pad(by_mean.numpy() / np.maximum(count, 1)[:, None], ((0, 1), (0, 0)))
+        # dL/dx = 2·by_squares·(x − mean) + by_mean / count.
+        scale = 2 * by_squares.numpy()
+        goal = by_mean.numpy() / np.maximum(count, 1)[:, None]
+        # Rows without a group get the entry of one more group, which is zero.
+        tables = [np.pad(table, ((0, 1), (0, 0))) for table in (mean, scale, goal)]
         row = np.where(group < 0, len(count), group)
-        return torch.from_numpy(group_kernels.affine(values, row, origin, scale, goal)), None, None
+        by_values = numpy_groups.group_affine(values, row, *tables)
+        return torch.from_numpy(by_values), None, None
 
 
 class _Affine(Function):
@@ -122,7 +132,7 @@ class _Affine(Function):
     def forward(ctx: Any, values: Tensor, group: Tensor, *tables: Tensor) -> Tensor:
         ctx.save_for_backward(values, group, *tables)
         arrays = (part.detach().numpy() for part in (values, group, *tables))
-        return torch.from_numpy(group_kernels.affine(*arrays))
+        return torch.from_numpy(numpy_groups.group_affine(*arrays))
 
     @staticmethod
     @once_differentiable
@@ -131,7 +141,8 @@ class _Affine(Function):
         upstream = grad.contiguous().numpy()
         zeros = np.zeros(origin.shape)
         # dL/dx = upstream·scale; rows without a group pass the gradient unchanged.
-        by_values = torch.from_numpy(group_kernels.affine(upstream, group, zeros, scale, zeros))
+        scaled = numpy_groups.group_affine(upstream, group, zeros, scale, zeros)
+        by_values = torch.from_numpy(scaled)
         if not any(ctx.needs_input_grad[2:]):
             return by_values, None, None, None, None
         total, dot = group_kernels.group_dot(upstream, values, group, origin)
@@ -140,7 +151,7 @@ class _Affine(Function):
         return by_values, None, *by_tables
 
 
-class Transport(Function):
+class _Transport(Function):
     """The symmetric map A with A Σ A = Γ.
 
     With Γ = L Lᵀ and Lᵀ Σ L = V diag(γ) Vᵀ, the columns of F = L V diagonalise both at once:
@@ -157,7 +168,7 @@ class Transport(Function):
         floors: tuple[Tensor, Tensor],
         dtype: torch.dtype,
     ) -> Tensor:
-        maps, parts = matrices.transport(torch, source, goal, floors, dtype)
+        maps, parts = numpy_groups.transport(torch, source, goal, floors, dtype)
         ctx.save_for_backward(*parts)
         return maps
 
@@ -167,7 +178,8 @@ class Transport(Function):
         values, raised, basis, inner, gamma, frame, follows = ctx.saved_tensors
         # The gradient in the basis F, divided by γ_i^½ + γ_j^½ and symmetric.
         root = gamma.sqrt()
-        turned = frame.mT @ grad @ frame / (root[..., :, None] + root[..., None, :])
+        pair_sum = root[..., :, None] + root[..., None, :]
+        turned = frame.mT @ grad @ frame / pair_sum
         turned = 0.5 * (turned + turned.mT)
         # Back to Σ, where floored eigenvalues have no gradient.
         scaled = frame * (-follows / root)[..., None, :]
@@ -176,7 +188,8 @@ class Transport(Function):
         by_goal = (inner @ turned @ inner.mT).sum(-3).to(values.dtype)
         scale = (raised[..., :, None] * raised[..., None, :]).sqrt()
         by_goal = by_goal * _floor_slope(values, raised) / scale
-        return by_source, basis @ by_goal @ basis.mT, None, None
+        by_goal = basis @ by_goal @ basis.mT
+        return by_source, by_goal, None, None
 
 
 def _floor_slope(values: Tensor, raised: Tensor) -> Tensor:
@@ -184,7 +197,8 @@ def _floor_slope(values: Tensor, raised: Tensor) -> Tensor:
     # Differences of all pairs of eigenvalues before and after the floor, [..., f, f].
     step = values[..., :, None] - values[..., None, :]
     raised_step = raised[..., :, None] - raised[..., None, :]
+    # Where eigenvalues are equal, the mean of both slopes.
     follows = (raised == values).to(values.dtype)
-    slope = 0.5 * (follows[..., :, None] + follows[..., None, :])  # where eigenvalues are equal
-    quotient = raised_step / torch.where(step == 0, torch.ones_like(step), step)
-    return torch.where(step == 0, slope, quotient)
+    slope = 0.5 * (follows[..., :, None] + follows[..., None, :])
+    is_equal = step == 0
+    return torch.where(is_equal, slope, raised_step / torch.where(is_equal, 1.0, step))

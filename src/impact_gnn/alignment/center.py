@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from impact_gnn import checks
-from impact_gnn._array import Array, clipped_sqrt, convert_like, group_affine, periods, where
+from impact_gnn._array import (
+    Array,
+    clipped_sqrt,
+    convert_like,
+    group_affine,
+    periods,
+    safe_divide,
+    where,
+)
 from impact_gnn.alignment.sums import Moments, as_message
 
 
@@ -63,13 +71,12 @@ def apply_center(message: Array, period: Array, moments: Moments) -> Array:
 
 def apply_standardize(message: Array, period: Array, moments: Moments) -> Array:
     """Move and scale rows by moments per period: the second pass of `standardize`."""
-    # Variances of columns within all periods [f], and in each period [T, f].
+    # Degrees of freedom of every period [T].
     freedom = where(moments.count > 1, moments.count - 1, 0.0)
-    # Degrees of freedom of all periods; where there are none, 1 avoids 0 / 0.
-    total = freedom.sum()
-    pooled = moments.squares.sum(0) / where(total > 0, total, 1.0)
-    own = moments.squares / where(freedom > 0, freedom, 1.0)[:, None]
-    # Columns that are constant in a period keep scale 1, and their gradient stays finite.
-    scale = where(own > 0, clipped_sqrt(pooled / where(own > 0, own, 1.0)), 1.0)
+    # Variances of columns within all periods [f], and in each period [T, f].
+    pooled = safe_divide(moments.squares.sum(0), freedom.sum())
+    own = safe_divide(moments.squares, freedom[:, None])
+    # Columns that are constant in a period keep scale 1.
+    scale = clipped_sqrt(safe_divide(pooled, own, 1.0))
     goal = moments.mean * 0 + moments.overall()
     return group_affine(message, period, moments.mean, scale, goal)

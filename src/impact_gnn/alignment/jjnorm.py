@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from impact_gnn._array import Array, clipped_sqrt, convert_like, group_affine, to_numpy, where
+from impact_gnn._array import (
+    Array,
+    clipped_sqrt,
+    convert_like,
+    group_affine,
+    safe_divide,
+    to_numpy,
+    where,
+)
 from impact_gnn.alignment.sums import Communities, Moments, as_message
 
 
@@ -29,16 +37,20 @@ class JJSums:
         """Sum a block of columns, from the moments of all its rows grouped as in `Communities`."""
         # The last group are the targets, the others are [T, Y].
         size = moments.count[:-1].reshape(-1, num_labels)
+        num_periods = len(size)
         # [T, Y, f], f being the columns of this block.
-        mean = moments.mean[:-1].reshape(len(size), num_labels, -1)
+        mean = moments.mean[:-1].reshape(num_periods, num_labels, -1)
+        # By period, over its labels and the columns of the block, [T, Y·f].
+        squares = moments.squares[:-1].reshape(num_periods, -1)
+        # Nodes [T] and means [T, f] of periods.
         count = size.sum(1)
-        # Means of periods [T, f], and squared distances of community means from them [T, Y].
-        period_mean = (size[:, :, None] * mean).sum(1) / where(count > 0, count, 1.0)[:, None]
+        total = (size[:, :, None] * mean).sum(1)
+        period_mean = safe_divide(total, count[:, None])
+        # Squared distances of community means from them, [T, Y].
         distance = ((mean - period_mean[:, None]) ** 2).sum(2)
         return cls(
             count=count,
-            # Over the labels of a period and the columns of the block, [T].
-            within=moments.squares[:-1].reshape(len(size), -1).sum(1),
+            within=squares.sum(1),
             between=(size * distance).sum(1),
             num_targets=moments.count[-1],
             spread=moments.squares[-1].sum(),
@@ -65,8 +77,10 @@ class JJSums:
         goal = self.spread / where(self.num_targets > 1, self.num_targets - 1, 1.0)
         # Variances within and between communities of a period have the same divisor n − 1, [T].
         freedom = where(self.count > 1, self.count - 1, 1.0)
+        between = self.between / freedom
         # Where α is undefined, 1 avoids 0 / 0 and its NaN gradient.
-        square = (goal - self.between / freedom) / where(measurable, self.within / freedom, 1.0)
+        within = where(measurable, self.within / freedom, 1.0)
+        square = (goal - between) / within
         return where(measurable, clipped_sqrt(square), 1.0)
 
 
@@ -104,9 +118,10 @@ def jjnorm_by(message: Array, communities: Communities) -> Array:
 def apply_jjnorm(message: Array, communities: Communities, moments: Moments, scale: Array) -> Array:
     """Scale rows by precomputed moments and scales: the second pass over a message in files."""
     # The scale of a period for each of its communities [T·Y]; the last group are the targets.
-    by_label = scale[:, None] + convert_like(np.zeros((1, communities.num_labels)), scale)
+    zeros = convert_like(np.zeros((1, communities.num_labels)), scale)
+    by_label = (scale[:, None] + zeros).reshape(-1)
     mean = moments.mean[:-1]
-    return group_affine(message, communities.labelled, mean, by_label.reshape(-1), mean)
+    return group_affine(message, communities.labelled, mean, by_label, mean)
 
 
 def jj_scales(message: Array, label: Array, time: Array, *, target: Array) -> dict[int, float]:
@@ -120,5 +135,6 @@ def jj_scales(message: Array, label: Array, time: Array, *, target: Array) -> di
     communities = Communities.of(label, time, target, message)
     moments = communities.moments(as_message(message, len(communities.group)))
     sums = JJSums.of(moments, communities.num_labels)
-    by_time = zip(communities.times, to_numpy(sums.compute()), to_numpy(sums.count), strict=True)
-    return {int(t): float(alpha) for t, alpha, count in by_time if count > 0}
+    scales = to_numpy(sums.compute())
+    labelled = np.flatnonzero(to_numpy(sums.count))
+    return {int(communities.times[t]): float(scales[t]) for t in labelled}

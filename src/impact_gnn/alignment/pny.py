@@ -13,6 +13,7 @@ from impact_gnn._array import (
     group_map,
     group_scatter,
     is_torch,
+    safe_divide,
     spd_transport,
     to_numpy,
     where,
@@ -108,7 +109,9 @@ def coefficients(
             f"label has {communities.num_labels} classes, but connectivity has {num_labels}; "
             f"estimate it with all classes."
         )
-    weights = np.ones((size, size)) if table is None else checks.array("table", table)
+    if table is None:
+        table = np.ones((size, size))
+    weights = checks.array("table", table)
     if weights.shape != (size, size) or weights.dtype.kind not in "iuf":
         raise InputError(
             f"table has shape {weights.shape} for {size} times; pass one row and column per time."
@@ -118,9 +121,9 @@ def coefficients(
     total = connectivity.label_mass(weights).sum(2)
     # Squared weights by label of the neighbour [Y, T, Y]: a variance scales with squares.
     squares = connectivity.label_mass(weights**2)
-    # [Y, T, 1]; it is 0 where no neighbour was counted.
-    scale = (total**2 * _mean_degree(communities, num_labels, degree))[:, :, None]
-    return np.divide(squares, scale, out=np.zeros_like(squares), where=scale > 0)
+    # [Y, T]; it is 0 where no neighbour was counted.
+    scale = total**2 * _mean_degree(communities, num_labels, degree)
+    return safe_divide(squares, scale[:, :, None])
 
 
 def pny_by(
@@ -154,33 +157,35 @@ def pny_by(
     if not len(needed):
         # No labelled rows, so nothing to map: a copy.
         return message + 0
-    # [Y, f·f].
-    flat = covariance.reshape(num_labels, -1)
+    flat = covariance.reshape(num_labels, -1)  # [Y, f·f]
     # [known labels · needed periods, Y] @ [Y, f·f].
-    mixed = convert_like(weights[:num_known, needed].reshape(-1, num_labels), message) @ flat
+    needed_weights = weights[:num_known, needed].reshape(-1, num_labels)
+    mixed = convert_like(needed_weights, message) @ flat
     mixed = mixed.reshape(num_known, -1, width, width)
-    goal = (convert_like(weights[:num_known, -1], message) @ flat).reshape(num_known, width, width)
+    goal = convert_like(weights[:num_known, -1], message) @ flat
+    goal = goal.reshape(num_known, width, width)
     # Maps have the type of the message; half precision is too coarse for them.
-    maps = transport_maps(mixed, goal, message if message.dtype.itemsize >= 4 else mixed)
+    reference = message if message.dtype.itemsize >= 4 else mixed
+    maps = transport_maps(mixed, goal, reference)
     # 3. Maps are ordered by label, then by needed period; communities by period, then label.
     # Community t·num_known + y therefore has map y·len(needed) + position of t. Rows are mapped
     # about the mean of their label (family).
     period_position = np.searchsorted(needed, np.arange(num_times))[:, None]
     position = period_position + len(needed) * np.arange(num_known)
-    group = np.where(labelled < 0, -1, position.reshape(-1)[labelled]).astype(np.int32)
+    group = np.where(labelled < 0, -1, position.reshape(-1)[labelled])
+    group = convert_like(group.astype(np.int32), message)
     family = np.repeat(np.arange(num_known), len(needed))
-    return group_map(message, convert_like(group, message), maps.reshape(-1, width, width), family)
+    return group_map(message, group, maps.reshape(-1, width, width), family)
 
 
 def label_covariances(previous: Array, by_label: Array, num_labels: int) -> Array:
     """Compute the covariance of the labelled rows of every label [Y, f, f]; zero below two rows."""
-    # Labelled rows of every label, [Y].
-    counts = np.bincount(to_numpy(by_label)[to_numpy(by_label) >= 0], minlength=num_labels)
+    # Labelled rows of every label, [Y]; −1 is counted first and left out.
+    counts = np.bincount(to_numpy(by_label) + 1, minlength=num_labels + 1)[1:]
     # 1 / (n − 1), or 0 where a label has too few rows for a covariance.
     share = np.where(counts > 1, 1.0 / np.maximum(counts - 1, 1), 0.0)
-    return group_scatter(previous, by_label, num_labels) * convert_like(
-        share[:, None, None], previous
-    )
+    scatter = group_scatter(previous, by_label, num_labels)
+    return scatter * convert_like(share[:, None, None], previous)
 
 
 def refuse_unless_fits(num_labels: int, num_times: int, width: int) -> None:
@@ -201,8 +206,8 @@ def transport_maps(mixed: Array, goal: Array, reference: Array) -> Array:
     and maps have the type of `reference`.
     """
     identity = convert_like(np.eye(mixed.shape[-1]), mixed)
-    # Mean eigenvalues [Y, T] and [Y].
-    size = _mean_eigenvalue(mixed)  # [Y, T]
+    # [Y, T] and [Y].
+    size = _mean_eigenvalue(mixed)
     goal_size = _mean_eigenvalue(goal)
     goal_known = goal_size > 0
     known = (size > 0) & goal_known[:, None]
@@ -225,11 +230,11 @@ def _mean_eigenvalue(batch: Array) -> Array:
 
 def _mean_degree(communities: Communities, num_labels: int, degree: Array | None) -> np.ndarray:
     """Return |N_yt| as [Y, T]."""
-    group = to_numpy(communities.group)
-    num_known = communities.num_labels
     num_times = len(communities.times)
     if degree is None:
         return np.ones((num_labels, num_times))
+    group = to_numpy(communities.group)
+    num_known = communities.num_labels
     node_degree = checks.array("degree", degree)
     if node_degree.shape != group.shape or node_degree.dtype.kind not in "iuf":
         raise InputError(
@@ -238,9 +243,9 @@ def _mean_degree(communities: Communities, num_labels: int, degree: Array | None
         )
     # Labelled nodes and targets; other nodes are in no group.
     is_grouped = group >= 0
-    node_degree = node_degree[is_grouped].astype(np.float64)
-    count = np.bincount(group[is_grouped], minlength=communities.num_groups).astype(np.float64)
-    total = np.bincount(group[is_grouped], node_degree, communities.num_groups)
+    group = group[is_grouped]
+    count = np.bincount(group, minlength=communities.num_groups)
+    total = np.bincount(group, node_degree[is_grouped], communities.num_groups)
     # The last group are the targets, the others are [T, Y].
     count_yt = count[:-1].reshape(num_times, num_known).T
     total_yt = total[:-1].reshape(num_times, num_known).T
@@ -250,10 +255,11 @@ def _mean_degree(communities: Communities, num_labels: int, degree: Array | None
     expected = (count_yt * by_time).sum(1)
     # Labels without labelled nodes have the ratio 1.
     ratio = np.ones(num_labels)
-    np.divide(total_yt.sum(1), expected, out=ratio[:num_known], where=expected > 0)
+    ratio[:num_known] = safe_divide(total_yt.sum(1), expected, 1.0)
     # Communities without nodes have the mean of their time (without labels: of the targets) times
     # the ratio; others have their own mean.
     target_mean = total[-1] / max(count[-1], 1)
-    mean = np.where(count_yt.sum(0) > 0, by_time, target_mean)[None, :] * ratio[:, None]
-    np.divide(total_yt, count_yt, out=mean[:num_known], where=count_yt > 0)
+    time_mean = np.where(count_yt.sum(0) > 0, by_time, target_mean)
+    mean = ratio[:, None] * time_mean
+    mean[:num_known] = safe_divide(total_yt, count_yt, mean[:num_known])
     return mean

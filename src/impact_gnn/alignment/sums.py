@@ -13,7 +13,7 @@ from impact_gnn._array import (
     group_moments,
     is_torch,
     periods,
-    where,
+    safe_divide,
 )
 from impact_gnn.checks import InputError
 
@@ -42,8 +42,8 @@ class Communities:
         if not is_target.any():
             raise InputError("target marks no node; mark the nodes at or after the cutoff.")
         known = checks.array("label", label)
-        # Labels of targets are blanked before anything reads them.
-        # Arrays of another type or size are refused by the check that follows.
+        # Labels of targets are blanked before anything reads them. Arrays of another type or size
+        # are refused by the check that follows.
         if known.dtype.kind in "iuf" and known.size == num_nodes:
             known = np.where(is_target, known.dtype.type(0), known.reshape(-1))
         known = checks.labels("label", known, num_nodes)
@@ -103,15 +103,17 @@ class Moments:
         """Return the moments of both sets of rows together."""
         count = self.count + other.count
         # The pairwise update of means and squares by Chan et al.: exact in any order of blocks.
-        share = (other.count / where(count > 0, count, 1.0))[:, None]
+        share = safe_divide(other.count, count)[:, None]
         step = other.mean - self.mean  # [G, f]
-        squares = self.squares + other.squares + step * step * self.count[:, None] * share
+        between = step * step * self.count[:, None] * share
+        squares = self.squares + other.squares + between
         return Moments(count, self.mean + step * share, squares)
 
     def overall(self) -> Array:
         """Return the mean [f] over all rows of all groups."""
-        total = self.count.sum()
-        return (self.count[:, None] * self.mean).sum(0) / where(total > 0, total, 1.0)
+        count = self.count.sum()
+        total = (self.count[:, None] * self.mean).sum(0)
+        return safe_divide(total, count)
 
 
 def as_message(message: Array, num_nodes: int, name: str = "message") -> Array:

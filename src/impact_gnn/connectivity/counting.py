@@ -15,6 +15,7 @@ from scipy import sparse
 from impact_gnn import _native, checks
 from impact_gnn._array import Array
 from impact_gnn.checks import InputError
+from impact_gnn.graph.csr import index_type
 
 HISTOGRAM_CELLS = 1 << 24  # largest dense histogram (128 MB); beyond, sums are sparse
 PRIVATE_CELLS = 1 << 18  # largest histogram per thread; a larger one would not stay in its cache
@@ -53,23 +54,21 @@ def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times:
     parts = 1
     if width * width <= PRIVATE_CELLS:
         parts = min(_native.available(), 1 + len(source) // PART)
-    # One flat histogram [width, width] per part; int32 suffices below 2³¹ edges.
-    counts = np.zeros((parts, width * width), np.int32 if len(source) < 1 << 31 else np.int64)
+    # One flat histogram [width, width] per part; half of the memory below 2³¹ edges.
+    dtype = index_type(len(source))
+    counts = np.zeros((parts, width * width), dtype)
     outside = np.zeros((parts, 1), bool)
     sources = np.array_split(source, parts)
     targets = np.array_split(target, parts)
     split = zip(sources, targets, counts, outside, strict=True)
-    _native.run(_count_edges, [(code, width, *part) for part in split], None)
+    tasks = [(code, width, *part) for part in split]
+    _native.run(_count_edges, tasks, None)
     # Checked again for the sentence that names the edge.
     if outside.any():
         checks.edges("edge_index", edge_index, len(code), len(code))
-    total = counts[0] if parts == 1 else counts.sum(0, dtype=np.int64)
+    total = counts.sum(0, dtype=dtype).reshape(width, width)
     # Rows of targets without a known label are dropped.
-    table = total.reshape(width, width)[:num_states]
-    return Pairs(
-        known=sparse.csr_array(table[:, :num_states], dtype=np.int64),
-        unknown=sparse.csr_array(table[:, num_states:], dtype=np.int64),
-    )
+    return _split(sparse.csr_array(total[:num_states], dtype=np.int64))
 
 
 def _count_sparsely(
@@ -86,8 +85,14 @@ def _count_sparsely(
         ones = np.ones(np.count_nonzero(is_known), np.int64)
         pairs = (row[is_known], column[is_known])
         # Entries of the same place are added.
-        total += sparse.coo_array((ones, pairs), shape=total.shape).tocsr()
-    return Pairs(known=total[:, :num_states].tocsr(), unknown=total[:, num_states:].tocsr())
+        total += sparse.csr_array((ones, pairs), shape=total.shape)
+    return _split(total)
+
+
+def _split(counts: sparse.csr_array) -> Pairs:
+    """Split counts by code of the source [S, S + T] into those of known and unknown labels."""
+    num_states = counts.shape[0]
+    return Pairs(known=counts[:, :num_states], unknown=counts[:, num_states:])
 
 
 def _rows(edge_index: Array, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -95,9 +100,8 @@ def _rows(edge_index: Array, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     edges = checks.array("edge_index", edge_index)
     # Anything but int32 or int64 [2, E] is converted, or refused with a reason.
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in (np.int32, np.int64):
-        edges = checks.edges("edge_index", edge_index, num_nodes, num_nodes).astype(
-            np.int64, copy=False
-        )
+        edges = checks.edges("edge_index", edge_index, num_nodes, num_nodes)
+        edges = edges.astype(np.int64, copy=False)
     return np.ascontiguousarray(edges[0]), np.ascontiguousarray(edges[1])
 
 
@@ -114,7 +118,7 @@ def _count_edges(code, width, source, target, counts, outside):  # type: ignore[
         tgt = target[start : start + size]
         largest = np.uint64(0)
         for i in range(size):  # a negative number, read as unsigned, is larger than any node
-            largest = max(largest, max(np.uint64(src[i]), np.uint64(tgt[i])))
+            largest = max(largest, np.uint64(src[i]), np.uint64(tgt[i]))
         if largest >= nodes:
             outside[0] = True
             return

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from impact_gnn import checks
-from impact_gnn._array import Array
+from impact_gnn._array import Array, safe_divide
 from impact_gnn.checks import InputError
 from impact_gnn.connectivity.counting import Pairs
 
@@ -44,7 +44,7 @@ class RelativeConnectivity:
     @cached_property
     def deltas(self) -> np.ndarray:
         """The sorted distinct distances |t̃ − t| of times, [D]; without gaps 0 .. T−1."""
-        return np.unique(np.abs(self.times[:, None] - self.times[None, :]))
+        return np.unique(self._distance_in_time)
 
     @cached_property
     def unobserved(self) -> np.ndarray:
@@ -59,7 +59,8 @@ class RelativeConnectivity:
         periods are zero.
         """
         self._refuse_above("counted", self._num_states**2)
-        return _divided(self.pairs.known, self._degree).toarray().reshape(self._shape)
+        counted = _divided(self.pairs.known, self._degree)
+        return counted.toarray().reshape(self._shape)
 
     @property
     def g(self) -> np.ndarray:
@@ -75,9 +76,8 @@ class RelativeConnectivity:
         extended = extended * self._inverse_total[:, :, None, None]
         # Known times of rows with counts are counted.
         counted = self._counted_part.toarray().reshape(self._shape)
-        is_known = np.arange(len(self.times)) < self.num_known
-        np.copyto(extended, counted, where=self._from_counts[:, :, None, None] & is_known)
-        return extended
+        is_counted = self._from_counts[:, :, None, None] & self._is_known
+        return np.where(is_counted, counted, extended)
 
     def label_mass(self, table: Array) -> np.ndarray:
         """Compute Σ_t̃ Ω[t, t̃]·P̂(y, t, ỹ, t̃), [Y, T, Y]: weights of labels in messages."""
@@ -100,8 +100,8 @@ class RelativeConnectivity:
         mass = np.bincount(place, weight, self._num_states * self.num_labels)
         mass = mass.reshape(self.num_labels, size, self.num_labels)
         # The rest comes from ĝ: all times, or in rows with counts the target times only.
-        all_times = self._by_distance(omega, 0)
-        target_times = self._by_distance(omega, self.num_known)
+        all_times = self._by_distance(omega)
+        target_times = self._by_distance(np.where(self._is_known, 0, omega))
         for label, g in enumerate(self._filled):
             is_counted = self._from_counts[label][:, None]
             # [T, D] @ [D, Y]: mass by target time and label of the neighbour.
@@ -122,7 +122,17 @@ class RelativeConnectivity:
     @cached_property
     def _distance(self) -> np.ndarray:
         """Position of |t̃ − t| among `deltas`, [T, T]."""
-        return np.searchsorted(self.deltas, np.abs(self.times[:, None] - self.times[None, :]))
+        return np.searchsorted(self.deltas, self._distance_in_time)
+
+    @property
+    def _distance_in_time(self) -> np.ndarray:
+        """|t̃ − t|, [T, T]."""
+        return np.abs(self.times[:, None] - self.times)
+
+    @property
+    def _is_known(self) -> np.ndarray:
+        """Whether a time lies before the cutoff, [T]."""
+        return np.arange(len(self.times)) < self.num_known
 
     @cached_property
     def _degree(self) -> np.ndarray:
@@ -151,7 +161,8 @@ class RelativeConnectivity:
             is_shared = cells[np.minimum(position, len(cells) - 1)] == unknown_cell
             unlabelled = np.bincount(position[is_shared], unknown[is_shared], len(cells))
             # A labelled count grows by its share of the unlabelled neighbours of the cell.
-            counts = _grouped(count * (1 + unlabelled / labelled)[cell], row, column, counts.shape)
+            growth = 1 + unlabelled / labelled
+            counts = _grouped(count * growth[cell], row, column, counts.shape)
         return _divided(counts, self._degree)
 
     @cached_property
@@ -162,22 +173,22 @@ class RelativeConnectivity:
         row, column, share = _entries(self._shares)
         # Edges within a period give f̂, [Y, T].
         same = row % size == column % size
-        f = np.bincount(row[same], share[same], self._num_states).reshape(self.num_labels, size)
+        f = np.bincount(row[same], share[same], self._num_states)
+        f = f.reshape(self.num_labels, size)
         if self.form == "printed":
             # Σ_t f̂(y, t) over t with t+Δ before the cutoff, by a running sum, and over all t.
-            running = np.pad(np.cumsum(f[:, : self.num_known], axis=1), ((0, 0), (1, 0)))
+            running = np.cumsum(f[:, : self.num_known], axis=1)
+            running = np.pad(running, ((0, 0), (1, 0)))
             # How many known times t have t + Δ among the known times, by Δ [D].
             up = np.searchsorted(past, past[-1] - self.deltas, side="right")
             return running[:, up] + running[:, -1:]
         # A label without neighbours of its own time has no f̂; its periods then count alike.
         f = np.where(f.any(1, keepdims=True), f, self._from_counts)
-        # f̂(y, t) counts once for every known time s at distance Δ from t, and twice for s = t, as
-        # in the numerator.
-        t, s = (index.ravel() for index in np.indices((self.num_known, self.num_known)))
-        twice = np.where(t == s, 2.0, 1.0)
-        # How often f̂(y, t) enters the sum of a distance, [T, D].
-        terms = _grouped(twice, t, self._distance[t, s], (size, len(self.deltas)))
-        return (terms.T @ f.T).T
+        # How often f̂(y, t) enters the sum of a distance, CSR [T, D]: once for every known time s
+        # at distance Δ from t, and twice for s = t, as in the numerator.
+        known = self._is_known.astype(np.float64)
+        omega = np.outer(known, known) + np.diag(known)
+        return (self._by_distance(omega).T @ f.T).T
 
     @cached_property
     def _measured(self) -> np.ndarray:
@@ -191,10 +202,8 @@ class RelativeConnectivity:
         twice = np.where(distance == 0, 2.0, 1.0)
         # Times are summed out.
         place = np.ravel_multi_index((row // size, distance, column // size), shape)
-        # [Y, D, Y].
-        total = np.bincount(place, share * twice, math.prod(shape)).reshape(shape)
-        scale = self._scale[:, :, None]
-        return np.divide(total, scale, out=np.zeros(shape), where=scale > 0)
+        total = np.bincount(place, share * twice, math.prod(shape))
+        return safe_divide(total.reshape(shape), self._scale[:, :, None])
 
     @cached_property
     def _filled(self) -> np.ndarray:
@@ -204,43 +213,43 @@ class RelativeConnectivity:
         filled = np.zeros_like(self._measured)
         for label, missing in enumerate(self.unobserved):
             observed = np.flatnonzero(~missing)
-            if len(observed):
-                # The place of every Δ among the observed ones, linear between two of them.
-                # Constant beyond the last: a decaying g lies between that and zero, and decay is
-                # mostly slow.
-                place = np.interp(self.deltas, self.deltas[observed], np.arange(len(observed)))
-                # Positions of the observed Δ on both sides, and how far between them each Δ lies.
-                below = place.astype(np.int64)
-                above = np.minimum(below + 1, len(observed) - 1)
-                weight = (place - below)[:, None]
-                g = self._measured[label, observed]
-                filled[label] = (1 - weight) * g[below] + weight * g[above]
+            if not len(observed):
+                continue
+            # The place of every Δ among the observed ones, linear between two of them. Constant
+            # beyond the last: a decaying g lies between that and zero, and decay is mostly slow.
+            place = np.interp(self.deltas, self.deltas[observed], np.arange(len(observed)))
+            # Positions of the observed Δ on both sides, and how far between them each Δ lies.
+            below = place.astype(np.int64)
+            above = np.minimum(below + 1, len(observed) - 1)
+            weight = (place - below)[:, None]
+            g = self._measured[label, observed]
+            filled[label] = (1 - weight) * g[below] + weight * g[above]
         return filled
 
     @cached_property
     def _inverse_total(self) -> np.ndarray:
         """1 / Σ_ỹ Σ_t̃ ĝ(y, ỹ, |t̃ − t|), [Y, T]; zero where the label has no ĝ."""
-        total = self._total(0)
-        return np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
+        return safe_divide(1.0, self._total(0))
 
     def _total(self, first: int) -> np.ndarray:
         """Sum Σ_ỹ Σ_t̃ ĝ(y, ỹ, |t̃ − t|) over the times t̃ from position `first` on, [Y, T]."""
-        ones = np.ones_like(self._distance)
-        return (self._by_distance(ones, first) @ self._filled.sum(2).T).T
+        omega = np.ones_like(self._distance)
+        omega[:, :first] = 0
+        g = self._filled.sum(2)
+        return (self._by_distance(omega) @ g.T).T
 
-    def _by_distance(self, omega: np.ndarray, first: int) -> sparse.csr_array:
-        """Sum Ω[t, t̃] over the t̃ from position `first` on at distance Δ from t, CSR [T, D]."""
-        size = len(self.times)
-        # All target times, and the source times from `first` on.
-        t, s = (index.ravel() for index in np.indices((size, size))[:, :, first:])
+    def _by_distance(self, omega: np.ndarray) -> sparse.csr_array:
+        """Sum Ω[t, t̃] over the t̃ at distance Δ from t, CSR [T, D]."""
+        t, s = np.nonzero(omega)
         weight = omega[t, s].astype(np.float64)
-        return _grouped(weight, t, self._distance[t, s], (size, len(self.deltas)))
+        shape = (len(self.times), len(self.deltas))
+        return _grouped(weight, t, self._distance[t, s], shape)
 
     @cached_property
     def _from_counts(self) -> np.ndarray:
         """Whether the known times in row (y, t) of `extended` are counted, not from ĝ, [Y, T]."""
         if self.form == "printed":
-            return np.tile(np.arange(len(self.times)) < self.num_known, (self.num_labels, 1))
+            return np.tile(self._is_known, (self.num_labels, 1))
         return self._shares.sum(1).reshape(self.num_labels, -1) > 0
 
     @cached_property
@@ -249,10 +258,9 @@ class RelativeConnectivity:
         if self.form == "printed":
             return self._shares
         # The mass of the known times is 1 minus that of the target times. Rows then sum to 1.
-        mass = (1 - self._total(self.num_known) * self._inverse_total).ravel()
+        mass = 1 - self._total(self.num_known) * self._inverse_total
         # Divided by sum / mass, a row sums to its mass.
-        zeros = np.zeros(self._num_states)
-        scale = np.divide(self._shares.sum(1), mass, out=zeros, where=mass > 0)
+        scale = safe_divide(self._shares.sum(1), mass.ravel())
         return _divided(self._shares, scale)
 
     def _refuse_above(self, name: str, cells: int) -> None:
@@ -279,7 +287,7 @@ def _grouped(
 
 def _divided(matrix: sparse.csr_array, divisor: np.ndarray) -> sparse.csr_array:
     """Divide every row by its entry of `divisor`; zero where that is zero."""
-    factor = np.divide(1.0, divisor, out=np.zeros(len(divisor)), where=divisor != 0)
+    factor = safe_divide(1.0, divisor)
     quotient = matrix.astype(np.float64)
     # The factor of a row for each of its stored entries.
     quotient.data *= np.repeat(factor, np.diff(quotient.indptr))

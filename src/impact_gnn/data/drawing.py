@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from impact_gnn._array import smallest_unsigned
-from impact_gnn.graph.csr import index_type
+from impact_gnn.graph.csr import index_type, joined_ranges
 
 if TYPE_CHECKING:
     from impact_gnn.data.tsbm import TSBM
@@ -61,26 +61,29 @@ class BlockPairs:
         ordered: bool,
     ) -> None:
         # Pairs of nodes within a block, [B].
-        own_pairs = sizes * (sizes - 1) // (1 if ordered else 2)
+        own_pairs = sizes * (sizes - 1)
+        if not ordered:
+            own_pairs //= 2
         # Pairs of nodes of every pair of blocks, [P].
         pairs = np.where(row == column, own_pairs[row], sizes[row] * sizes[column])
         # The inverse of a smaller probability would overflow.
         possible = (pairs > 0) & (probability >= np.finfo(np.float64).tiny)
         used = np.flatnonzero(possible & (ordered | (row <= column)))
         # Every pair of blocks is cut into pieces of about equal work.
-        num_pieces = np.ceil(pairs[used] * probability[used] / EDGES_PER_PIECE).astype(np.int64)
+        num_edges = pairs[used] * probability[used]
+        num_pieces = np.ceil(num_edges / EDGES_PER_PIECE).astype(np.int64)
         num_pieces = np.maximum(1, num_pieces)
         # Pairs of nodes in a piece, rounded up [pieces].
         step = np.repeat(-(-pairs[used] // num_pieces), num_pieces)
-        # The number of the first piece of the same pair of blocks.
-        first_piece = np.repeat(np.cumsum(num_pieces) - num_pieces, num_pieces)
+        # The number of a piece within its pair of blocks.
+        number = joined_ranges(np.zeros_like(num_pieces), num_pieces)
         # The pair of blocks that each piece belongs to.
         origin = np.repeat(used, num_pieces)
         self.pieces = np.zeros(len(origin), PIECE)
         self.pieces["row"] = row[origin]
         self.pieces["column"] = column[origin]
         self.pieces["probability"] = probability[origin]
-        self.pieces["start"] = (np.arange(len(origin)) - first_piece) * step
+        self.pieces["start"] = number * step
         self.pieces["length"] = np.minimum(step, pairs[origin] - self.pieces["start"])
         self.members = members
         self.offset = np.append(0, np.cumsum(sizes))
@@ -99,9 +102,11 @@ class BlockPairs:
 
         Both directions of a link follow each other.
         """
-        last = len(self.pieces) if last is None else last
+        if last is None:
+            last = len(self.pieces)
+        num_links = self.count[first:last].sum()
         # Two columns per link.
-        out = np.empty((2, 2 * self.count[first:last].sum()), self.members.dtype)
+        out = np.empty((2, 2 * num_links), self.members.dtype)
         if out.size:
             self._walk(first, last, out)
         return out
@@ -128,8 +133,9 @@ class Draw:
         block *= block.dtype.type(model.num_labels)
         block += self.label
         row, column = np.indices((blocks, blocks), dtype=np.int32).reshape(2, -1)
+        members = np.argsort(block, kind="stable")
         self.pairs = BlockPairs(
-            members=np.argsort(block, kind="stable").astype(dtype or index_type(model.num_nodes)),
+            members=members.astype(dtype or index_type(model.num_nodes)),
             sizes=np.bincount(block, minlength=blocks),
             row=row,
             column=column,
@@ -193,7 +199,7 @@ def _pair(number, columns, within, ordered):  # type: ignore[no-untyped-def]
     if ordered:  # every row leaves out its own node
         i = number // (columns - 1)
         j = number - i * (columns - 1)
-        return i, j + (1 if j >= i else 0)
+        return i, j + (j >= i)
     # Below the diagonal, row i begins at i(i−1)/2; the root is rounded, so step to the right row.
     i = np.int64((1.0 + np.sqrt(1.0 + 8.0 * number)) * 0.5)
     while i * (i - 1) // 2 > number:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from impact_gnn.checks import InputError
 from impact_gnn.data.tables import Period, from_tables
 from impact_gnn.graph import TemporalGraph
@@ -43,7 +41,9 @@ def from_networkx(
                 "rename it."
             )
     nodes = list(graph.nodes)
-    ids = nodes if nodes and type(nodes[0]) in (str, int) else list(map(str, nodes))
+    ids = nodes
+    if nodes and type(nodes[0]) not in (str, int):
+        ids = list(map(str, nodes))
     id_of = dict(zip(nodes, ids, strict=True))
     edges = list(graph.edges(data=True))
     edge_columns = _columns([attributes for _, _, attributes in edges])
@@ -79,23 +79,27 @@ def to_networkx(graph: TemporalGraph) -> networkx.DiGraph:
     """Return a directed graph with attributes `time`, `label`, `x`, and `weight`, `time` of edges.
 
     Labels are named, unknown ones are left out. Nodes are called by their ids; those of several
-    types by (type, id), and edges have an attribute `relation`.
+    types by (type, id), and edges have an attribute `relation`. With several types, or parallel
+    edges, it is a `MultiDiGraph`.
     """
     import networkx as nx
 
-    out = nx.MultiDiGraph() if graph.is_hetero else nx.DiGraph()
+    out = nx.MultiDiGraph()
+    if not graph.is_hetero and not _has_parallel_edges(graph.edge_index):
+        out = nx.DiGraph()
     names: dict[str, list[Any]] = {}
     for kind, part in graph.nodes.items():
-        ids = (np.arange(part.num_nodes) if part.ids is None else part.ids).tolist()
-        names[kind] = [(kind, name) for name in ids] if graph.is_hetero else ids
+        ids = range(part.num_nodes) if part.ids is None else part.ids.tolist()
+        names[kind] = [(kind, name) for name in ids] if graph.is_hetero else list(ids)
         columns: dict[str, Any] = {}
         if part.time is not None:
             columns["time"] = part.time.tolist()
             if graph.periods is not None:
                 columns["time"] = [graph.name_of(time) for time in columns["time"]]
         if part.y is not None:
-            classes = graph.label_names or range(graph.num_labels)
-            columns["label"] = [None if label < 0 else classes[label] for label in part.y.tolist()]
+            # A label of −1 reads the last entry.
+            classes = [*(graph.label_names or range(graph.num_labels)), None]
+            columns["label"] = [classes[label] for label in part.y.tolist()]
         if part.x is not None:
             columns["x"] = part.x
         out.add_nodes_from(zip(names[kind], _attributes(columns, part.num_nodes), strict=True))
@@ -109,6 +113,11 @@ def to_networkx(graph: TemporalGraph) -> networkx.DiGraph:
         attributes = _attributes(columns, relation.num_edges)
         out.add_edges_from(zip(sources, targets, attributes, strict=True))
     return out
+
+
+def _has_parallel_edges(edge_index: Any) -> bool:
+    pairs = set(zip(*edge_index.tolist(), strict=True))
+    return len(pairs) < edge_index.shape[1]
 
 
 def _attributes(columns: dict[str, Any], num_rows: int) -> list[dict[str, Any]]:

@@ -17,10 +17,13 @@ match its own margin.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from impact_gnn._array import safe_divide
 from impact_gnn.diagnostics.entity_paths import EntityPath, StatePairs
 from impact_gnn.diagnostics.view import View
 
@@ -28,6 +31,7 @@ GROUPS = ("same label", "strongest other label", "other labels")
 MAX_STEPS = 40  # of equal length, into which more periods are merged
 MODELS = ("still", "decay", "separable", "sided", "sized")
 ROUNDING = 1e-9  # of a weight; a node has a weight of 1 in all
+REPLICATES = 40  # of the bootstrap
 MAX_ROUNDS = 200  # of fitting
 TOLERANCE = 1e-6  # relative change of a factor at which fitting ends
 
@@ -72,26 +76,29 @@ class PairCounts:
         size = len(filled)
         state = np.where(label >= 0, label, classes) * size + position
         state[~is_inside] = -1
-        pairs = _direct(view.edges, state, classes * size)
+        num_known = classes * size
+        pairs = _direct(view.edges, state, num_known)
         if path is not None:
-            pairs = path.pairs(state, classes * size)
+            pairs = path.pairs(state, num_known)
         # Label of the node and of its neighbour; Y stands for an unknown one.
         own = pairs.own // size
         other = pairs.neighbour // size
         # Neighbours by own label and their label [Y, Y].
         is_labelled = other < classes
-        # Flat index in [Y, Y] of the pairs with two known labels.
-        pair = (own * classes + other)[is_labelled]
-        met = np.bincount(pair, pairs.weight[is_labelled], classes**2).reshape(classes, classes)
+        met = np.zeros((classes, classes))
+        pair = (own[is_labelled], other[is_labelled])
+        np.add.at(met, pair, pairs.weight[is_labelled])
         if met.max() <= ROUNDING:
             return None
         # The strongest other class of every class, −1 for none [Y].
-        others = np.where(np.eye(classes, dtype=bool), -1, met)
-        strongest = np.where(others.max(1) > ROUNDING, others.argmax(1), -1)
+        np.fill_diagonal(met, -1)
+        strongest = np.where(met.max(1) > ROUNDING, met.argmax(1), -1)
         # Group of every neighbour: 0 same label, 1 strongest other, 2 others, 3 unknown.
-        group = np.select([~is_labelled, other == own, other == strongest[own]], [3, 0, 1], 2)
+        cases = [~is_labelled, other == own, other == strongest[own]]
+        group = np.select(cases, [3, 0, 1], default=2)
         # Flat index of every pair in [Y, 4, T, T].
-        cell = ((own * 4 + group) * size + pairs.own % size) * size + pairs.neighbour % size
+        place = (own, group, pairs.own % size, pairs.neighbour % size)
+        cell = np.ravel_multi_index(place, (classes, 4, size, size))
         return cls(
             steps=first + filled * width,
             width=width,
@@ -112,7 +119,8 @@ class PairCounts:
         # How often each unit is drawn, [units].
         draws = rng.poisson(1.0, int(unit.max()) + 1)
         classes, _, size, _ = self.counts.shape
-        return _table(self._cell, self._pairs.weight * draws[unit], classes, size)
+        weight = self._pairs.weight * draws[unit]
+        return _table(self._cell, weight, classes, size)
 
 
 def _direct(edges: np.ndarray, state: np.ndarray, num_known: int) -> StatePairs:
@@ -132,21 +140,20 @@ def _direct(edges: np.ndarray, state: np.ndarray, num_known: int) -> StatePairs:
 def _table(cell: np.ndarray, weight: np.ndarray, classes: int, size: int) -> np.ndarray:
     """Weights by cell [Y, 3, T, T]; where subtraction leaves a rounding error, 0."""
     counts = np.bincount(cell, weight, classes * 4 * size * size)
-    return _distribute_unknown(np.where(counts > ROUNDING, counts, 0), classes, size)
+    counts = np.where(counts > ROUNDING, counts, 0)
+    return _distribute_unknown(counts.reshape(classes, 4, size, size))
 
 
-def _distribute_unknown(counts: np.ndarray, classes: int, size: int) -> np.ndarray:
+def _distribute_unknown(table: np.ndarray) -> np.ndarray:
     """[Y, 4, T, T] → [Y, 3, T, T]: distribute neighbours of unknown label over the groups."""
-    table = counts.reshape(classes, 4, size, size)
     known = table[:, :3]
     unknown = table[:, 3:]
     if not unknown.any():
         return known
     # Proportions of the groups in a cell [Y, 3, T, T]; in an empty cell, those of the class.
-    here = known.sum(1, keepdims=True)
-    everywhere = known.sum((2, 3), keepdims=True)
-    usual = everywhere / np.maximum(everywhere.sum(1, keepdims=True), 1e-300)
-    share = np.divide(known, here, out=np.broadcast_to(usual, known.shape).copy(), where=here > 0)
+    by_group = known.sum((2, 3), keepdims=True)
+    usual = safe_divide(by_group, by_group.sum(1, keepdims=True))
+    share = safe_divide(known, known.sum(1, keepdims=True), usual)
     return known + share * unknown
 
 
@@ -176,19 +183,22 @@ class Fits:
         With `best`, the share of what `best` explains.
         """
 
-        def explained(left: dict[str, np.ndarray]) -> np.ndarray:
-            # No model of this kind can explain more than `best` leaves.
-            floor = 0 if best is None else np.maximum(left[best], 0)
+        def explained(left: Mapping[str, Any]) -> np.ndarray:
+            floor: Any = 0
+            if best is not None:
+                # No model of this kind can explain more than `best` leaves.
+                floor = np.maximum(left[best], 0)
             whole = np.maximum(left["still"] - floor, 1e-300)
-            return np.clip(1 - np.maximum(left[model] - floor, 0) / whole, 0.0, 1.0)
+            unexplained = np.maximum(left[model] - floor, 0)
+            return np.clip(1 - unexplained / whole, 0.0, 1.0)
 
-        # Arrays of one number, so that the same formula serves the replicates [B].
-        value = float(explained({name: np.array(left) for name, left in self.left.items()}))
+        # The same formula serves the numbers and the replicates [B].
+        value = float(explained(self.left))
         half = 1.96 * float(np.std(explained(self.drawn)))
         return Share(value, max(value - half, 0.0), min(value + half, 1.0))
 
 
-def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fits:
+def fit_models(pairs: PairCounts, *, seed: int = 0) -> Fits:
     """Fit all models; a bootstrap of the nodes separates noise from misfit."""
     layout = Layout.of(pairs)
     # Neighbours of a class in a step: the weights of squared shares, [Y, 1, T, 1].
@@ -198,7 +208,7 @@ def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fit
     squares = {model: np.zeros(pairs.counts.shape) for model in MODELS}
     raw: dict[str, list[float]] = {model: [] for model in MODELS}
     rng = np.random.default_rng(seed)
-    for _ in range(replicates):
+    for _ in range(REPLICATES):
         counts = pairs.redrawn(rng)
         for model in MODELS:
             residual = layout.residual(model, counts)
@@ -210,24 +220,28 @@ def fit_models(pairs: PairCounts, *, replicates: int = 40, seed: int = 0) -> Fit
     drawn = {}
     for model in MODELS:
         # Variance of every residual over the replicates, from Σr² − (Σr)²/B: the noise of r².
-        spread = np.maximum(squares[model] - sums[model] ** 2 / replicates, 0)
-        noise = float((total * (spread / max(replicates - 1, 1))).sum())
-        left[model] = float((total * layout.residual(model, pairs.counts) ** 2).sum()) - noise
+        spread = np.maximum(squares[model] - sums[model] ** 2 / REPLICATES, 0)
+        variance = spread / (REPLICATES - 1)
+        noise = float((total * variance).sum())
+        residual = layout.residual(model, pairs.counts)
+        left[model] = float((total * residual**2).sum()) - noise
         # A replicate carries the noise of the graph and its own.
         drawn[model] = np.array(raw[model]) - 2 * noise
     _, g = layout.fit("separable", pairs.counts)
     # The decay model has the same h for all classes and groups, times their proportions.
-    h = layout.fit("decay", pairs.counts)[1].sum((0, 1))
+    _, decay = layout.fit("decay", pairs.counts)
+    h = decay.sum((0, 1))
     # g sums to 1 over the groups at distance 0, and h is 1 there
-    g_at_zero = np.maximum(g[..., :1].sum(1, keepdims=True), 1e-300)
+    g_at_zero = g[..., :1].sum(1, keepdims=True)
+    # Σ n·(count/n)² = Σ count²/n.
+    squared_shares = safe_divide(pairs.counts**2, total)
     return Fits(
         distances=layout.distances,
-        g=g / g_at_zero,
+        g=g / np.maximum(g_at_zero, 1e-300),
         h=h / max(h[0], 1e-300),
         left=left,
         drawn=drawn,
-        # Σ n·(count/n)² = Σ count²/n.
-        total=float(_ratio(pairs.counts**2, total).sum()),
+        total=float(squared_shares.sum()),
     )
 
 
@@ -246,23 +260,24 @@ class Layout:
         step = pairs.steps[None, :] - pairs.steps[:, None]
         distances, distance = np.unique(np.abs(step), return_inverse=True)
         _, signed = np.unique(step, return_inverse=True)
-        nodes = pairs.num_nodes / pairs.num_nodes.mean()
         return cls(
             distances=distances,
             distance=distance.reshape(step.shape),
             signed=signed.reshape(step.shape),
-            num_nodes=nodes,
+            num_nodes=pairs.num_nodes / pairs.num_nodes.mean(),
         )
 
     def residual(self, model: str, counts: np.ndarray) -> np.ndarray:
         """Observed less expected shares of the neighbours of a class in a step [Y, 3, T, T]."""
-        return _ratio(counts - self.expected(model, counts), counts.sum((1, 3), keepdims=True))
+        residual = counts - self.expected(model, counts)
+        return safe_divide(residual, counts.sum((1, 3), keepdims=True))
 
     def expected(self, model: str, counts: np.ndarray) -> np.ndarray:
         """Counts that the fitted model expects."""
         f, g = self.fit(model, counts)
         # [Y, 1, T, 1] · [Y, 3, T, T] · [T].
-        return f[:, None, :, None] * g[:, :, self.index(model)] * self.offset(model)
+        by_steps = g[:, :, self.index(model)]
+        return f[:, None, :, None] * by_steps * self.offset(model)
 
     def index(self, model: str) -> np.ndarray:
         """Position of the factor g that applies to two steps [T, T]."""
@@ -292,18 +307,15 @@ class Layout:
             # g matches the margin by distance, then f the margin by own step.
             total = f.sum(0, keepdims=True) if is_common else f
             # `total @ reach` [Y, D] is what f alone expects at every distance.
-            g = _ratio(columns, (total @ reach)[:, None, :])
+            g = safe_divide(columns, (total @ reach)[:, None, :])
             before = f
-            f = _ratio(rows, g.sum(1) @ reach.T)
-            if (np.abs(f - before) <= TOLERANCE * f.max(initial=0.0)).all():
+            f = safe_divide(rows, g.sum(1) @ reach.T)
+            change = np.abs(f - before).max(initial=0.0)
+            if change <= TOLERANCE * f.max(initial=0.0):
                 break
         if is_common:
             # The groups of a class share a row in fixed proportions: [1, 1, D] to [Y, 3, D].
-            g = g * _ratio(counts.sum((2, 3)), counts.sum((1, 2, 3))[:, None])[:, :, None]
+            by_group = counts.sum((2, 3), keepdims=True)
+            share = safe_divide(by_group, counts.sum((1, 2, 3), keepdims=True))
+            g = g * share[..., 0]
         return f, g
-
-
-def _ratio(count: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Count / expected, 0 where nothing is expected."""
-    expected = np.broadcast_to(expected, count.shape)
-    return np.divide(count, expected, out=np.zeros(count.shape), where=expected > 0)

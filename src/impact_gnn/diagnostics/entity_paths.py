@@ -15,7 +15,9 @@ import numpy as np
 from scipy import sparse
 
 from impact_gnn import _native
+from impact_gnn._array import safe_divide
 from impact_gnn.graph import Relation, TemporalGraph, Triple
+from impact_gnn.graph.csr import joined_ranges
 
 MAX_PRODUCTS = 1 << 22  # pairs of states to count; beyond them, those of a sample of entities
 
@@ -95,20 +97,19 @@ class EntityPath:
         neighbours = (gather @ one_hot).tocsr()
         # Outer product of both rows of every entity: each own state meets all neighbours' states.
         repeats = np.diff(neighbours.indptr)[own.row]
-        # Start of an entity's row in `neighbours`, less the number of entries written before.
-        first = neighbours.indptr[own.row] - (np.cumsum(repeats) - repeats)
-        place = np.arange(repeats.sum()) + np.repeat(first, repeats)
+        place = joined_ranges(neighbours.indptr[own.row], repeats)
         weight = np.repeat(own.data, repeats) * neighbours.data[place]
-        # A node is no neighbour of itself.
-        # spread[v, e]·gather[e, v]: the weight of v in its own message through entity e.
+        # A node is no neighbour of itself: spread[v, e]·gather[e, v] is the weight of v in its own
+        # message through entity e.
         itself = (spread * gather.T).tocoo()
         same = state[itself.row]
         counted = (same >= 0) & (same < num_known)
+        same = same[counted]
         return StatePairs(
-            own=np.concatenate([np.repeat(own.col, repeats), same[counted]]),
-            neighbour=np.concatenate([neighbours.indices[place], same[counted]]),
-            unit=np.concatenate([np.repeat(own.row, repeats), itself.col[counted]]),
-            weight=np.concatenate([weight, -itself.data[counted]]),
+            own=np.append(np.repeat(own.col, repeats), same),
+            neighbour=np.append(neighbours.indices[place], same),
+            unit=np.append(np.repeat(own.row, repeats), itself.col[counted]),
+            weight=np.append(weight, -itself.data[counted]),
         )
 
 
@@ -128,7 +129,8 @@ def _measure(masked: TemporalGraph, to_entities: Relation, kind: str) -> tuple[i
     states = np.minimum(size, (masked.num_labels + 1) * num_times)
     # May be above 1, and then all entities are counted.
     share = MAX_PRODUCTS / max(int(states @ states), to_entities.num_edges)
-    return int((np.bincount(labelled // num_times) > 1).sum()), share
+    periods_per_entity = np.bincount(labelled // num_times)
+    return int(np.count_nonzero(periods_per_entity > 1)), share
 
 
 def _mean(
@@ -139,12 +141,16 @@ def _mean(
     parts = []
     for part in _native.blocks(relation.edge_index, 1):
         edges = relation.edge_index[:, part]
-        weight = np.ones(edges.shape[1]) if relation.weight is None else relation.weight[part]
+        weight = np.ones(edges.shape[1])
+        if relation.weight is not None:
+            weight = relation.weight[part]
         total += np.bincount(edges[1], weight, shape[0])
         # Source, target and weight of the sampled edges [3, e]; totals contain all edges.
-        parts.append(np.vstack([edges, weight])[:, is_sampled[edges[entity]]])
+        columns = np.vstack([edges, weight])
+        parts.append(columns[:, is_sampled[edges[entity]]])
     source, target, weight = np.concatenate(parts, axis=1)
-    places = (target.astype(np.int64), source.astype(np.int64))
+    target = target.astype(np.int64)
+    source = source.astype(np.int64)
     # Where all weights are 0, so is the mean.
-    weight = weight / np.where(total > 0, total, 1)[places[0]]
-    return sparse.coo_array((weight, places), shape=shape).tocsr()
+    mean = safe_divide(weight, total[target])
+    return sparse.csr_array((mean, (target, source)), shape=shape)

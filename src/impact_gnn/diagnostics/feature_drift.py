@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from impact_gnn._array import group_moments
+from impact_gnn._array import group_moments, safe_divide
 from impact_gnn.diagnostics.assumption import NOT_TESTABLE, AssumptionCheck, conclude, listed
 from impact_gnn.diagnostics.view import NodeIndex, View, recent, sampled
 from impact_gnn.statistics import Scale
@@ -22,6 +22,7 @@ THRESHOLDS = (0.4, 0.7)  # the assumption holds up to the first, is violated fro
 MAX_LABELLED = 20_000  # labelled nodes
 MAX_NODES = 200_000  # nodes with or without a label
 MAX_COLUMNS = 512
+REPLICATES = 60  # of the bootstrap
 MIN_NODES = 2  # of a cell; the noise of the mean of fewer is unknown
 # Variance within a class, as a share of the pooled one; a class without noise must not dominate.
 MIN_VARIANCE = 0.1
@@ -43,7 +44,7 @@ class FeatureDrift(AssumptionCheck):
     all_drift: list[float | None] = field(default_factory=list)
 
 
-def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> FeatureDrift:
+def feature_drift(view: View, *, seed: int = 0) -> FeatureDrift:
     """Distance of classes from their own past, relative to the distance between classes.
 
     The root of drift² / distance², where drift² = Σ_yt w_y n_yt‖μ_yt − μ_y,<t‖² over the recent
@@ -61,7 +62,8 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     """
     if not view.num_features:
         return FeatureDrift(NOT_TESTABLE, "The graph has no features.")
-    if len(view.known) < 2:
+    num_periods = len(view.known)
+    if num_periods < 2:
         return FeatureDrift(
             NOT_TESTABLE, "Labels are known in one period only, so drift cannot be measured."
         )
@@ -77,10 +79,10 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     period = np.searchsorted(view.known, view.masked.period[nodes])
     cells = Cells.of(label, period, scaled)
     # First recent period, as a position among the labelled ones.
-    first = len(view.known) - recent(len(view.known))
+    first = max(num_periods - recent(num_periods), 0)
     if len(np.unique(cells.label)) < 2:
         return FeatureDrift(NOT_TESTABLE, "Fewer than two classes have enough nodes for a mean.")
-    by_period = cells.by_period(len(view.known))
+    by_period = cells.by_period(num_periods)
     if np.isnan(by_period[first:]).all():
         return FeatureDrift(
             NOT_TESTABLE, "No class has enough nodes in a recent period and before it."
@@ -88,12 +90,11 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
     # Both are mean squares with the noise subtracted.
     drift = cells.drift(cells.mean, cells.noise, first)
     distance = cells.distance(cells.mean, cells.noise)
-    # Bootstrap of both [replicates, 2]; a replicate has the noise of the graph and its own.
+    # Bootstrap of both; a replicate has the noise of the graph and its own.
     noise = cells.noise + cells.redrawn_noise
-    means = [cells.redrawn(rng) for _ in range(replicates)]
-    drawn = np.array(
-        [(cells.drift(mean, noise, first), cells.distance(mean, noise)) for mean in means]
-    )
+    means = [cells.redrawn(rng) for _ in range(REPLICATES)]
+    drawn_drift = np.array([cells.drift(mean, noise, first) for mean in means])
+    drawn_distance = np.array([cells.distance(mean, noise) for mean in means])
     # For the figure: all nodes by period, labelled or not.
     all_nodes: NodeIndex = sampled(view.masked.num_nodes, MAX_NODES, rng)
     of_all = _drift_of_all(view, all_nodes, view.features(all_nodes, columns), scale, distance)
@@ -104,11 +105,11 @@ def feature_drift(view: View, *, replicates: int = 60, seed: int = 0) -> Feature
         "all_drift": listed(of_all),
     }
     # In 5 % of the replicates the classes do not even differ: no unit to compare with.
-    if distance <= 0 or np.quantile(drawn[:, 1], 0.05) <= 0:
+    if distance <= 0 or np.quantile(drawn_distance, 0.05) <= 0:
         why = "The features hardly separate the classes, so drift has no unit to compare with."
         return FeatureDrift(NOT_TESTABLE, why, **series)
     value = float(np.sqrt(max(0.0, drift) / distance))
-    ratios = np.maximum(drawn[:, 0], 0) / drawn[:, 1].clip(1e-12)
+    ratios = drawn_drift.clip(0) / drawn_distance.clip(1e-12)
     interval = np.sqrt(np.quantile(ratios, [0.025, 0.975]))
     size = f"a class drifts by {value:.2f} times the distance between classes"
     sentences = (
@@ -129,10 +130,12 @@ def _drift_of_all(
     count, mean, squares = group_moments(x, period, len(view.masked.times))
     # Variance of the scaled mean of a period, summed over the columns [T].
     variance = squares / np.maximum(count - 1, 1)[:, None]
-    noise = (variance / np.maximum(count, 1)[:, None] / scale.scale**2).sum(1)
+    variance_of_mean = variance / np.maximum(count, 1)[:, None]
+    noise = (variance_of_mean / scale.scale**2).sum(1)
     # Scaling moved the mean of the labelled nodes to 0, so this is the distance from it.
     square = (scale.apply(mean) ** 2).sum(1) - noise
-    return np.where(count > 1, np.sqrt(np.maximum(square, 0) / max(distance, 1e-12)), np.nan)
+    drift = np.sqrt(np.maximum(square, 0) / max(distance, 1e-12))
+    return np.where(count > 1, drift, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,30 +156,30 @@ class Cells:
     def of(cls, label: np.ndarray, period: np.ndarray, values: np.ndarray) -> Cells:
         """The cells of at least `MIN_NODES` nodes."""
         num_periods = int(period.max()) + 1
-        code, index, count = np.unique(
-            label.astype(np.int64) * num_periods + period, return_inverse=True, return_counts=True
-        )
+        code = label.astype(np.int64) * num_periods + period
+        # Nodes sorted by cell, without those of small cells.
+        order = np.argsort(code, kind="stable")
+        code, count = np.unique(code, return_counts=True)
         is_large = count >= MIN_NODES
-        # Cell of every node, −1 for nodes of small cells; then nodes sorted by cell.
-        cell = np.where(is_large, np.cumsum(is_large) - 1, -1)[index]
+        order = order[np.repeat(is_large, count)]
         code = code[is_large]
         count = count[is_large]
-        # Nodes of small cells have cell −1 and are sorted first; they are cut off.
-        order = np.argsort(cell, kind="stable")[np.count_nonzero(cell < 0) :]
         values = np.ascontiguousarray(values[order])
-        _, mean, squares = group_moments(values, cell[order].astype(np.int32), len(count))
-        # Variance within classes [Y], relative to the pooled one, gives the weights.
+        cell = np.repeat(np.arange(len(count), dtype=np.int32), count)
+        _, mean, squares = group_moments(values, cell, len(count))
         # Sum of squared deviations over all columns, [C].
         total = squares.sum(1)
+        # Variance within classes [Y], relative to the pooled one, gives the weights.
         label_of_cell = code // num_periods
         pooled = max(total.sum() / max((count - 1).sum(), 1), 1e-300)
         freedom = np.maximum(np.bincount(label_of_cell, count - 1), 1)
         within = np.bincount(label_of_cell, total) / freedom
+        relative = np.maximum(within / pooled, MIN_VARIANCE)
         return cls(
             label=label_of_cell,
             period=code % num_periods,
             count=count,
-            weight=1 / np.maximum(within / pooled, MIN_VARIANCE)[label_of_cell],
+            weight=1 / relative[label_of_cell],
             mean=mean,
             # Variance of a mean, s² / n with s² = total / (n − 1).
             noise=total / count / (count - 1),
@@ -208,7 +211,8 @@ class Cells:
         np.add.at(class_mean, position, part[:, None] * mean)
         weight = np.bincount(position, self.count * self.weight)
         # The noise of a weighted mean has squared weights.
-        return class_mean, weight / weight.sum(), np.bincount(position, part**2 * noise)
+        class_noise = np.bincount(position, part**2 * noise)
+        return class_mean, weight / weight.sum(), class_noise
 
     def distance(self, mean: np.ndarray, noise: np.ndarray) -> float:
         """Mean squared distance of the classes from their common mean, less the noise."""
@@ -231,8 +235,7 @@ class Cells:
         square, weight = self._to_past(self.mean, self.noise)
         total = np.bincount(self.period, weight, num_periods)
         summed = np.bincount(self.period, weight * square, num_periods)
-        unknown = np.full(num_periods, np.nan)
-        mean = np.divide(summed, total, out=unknown, where=total > 0)
+        mean = safe_divide(summed, total, np.nan)
         return np.sqrt(np.maximum(mean, 0))
 
     def _to_past(self, mean: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -240,7 +243,8 @@ class Cells:
         # Nodes of the class in earlier periods, [C].
         before = self._sum_before(self.count)
         divisor = np.maximum(before, 1)
-        past = self._sum_before(self.count[:, None] * mean) / divisor[:, None]
+        total = self._sum_before(self.count[:, None] * mean)
+        past = total / divisor[:, None]
         # Noise of the past mean, in which a cell has the weight n / all nodes before.
         past_noise = self._sum_before(self.count**2 * noise) / divisor**2
         square = ((mean - past) ** 2).sum(1) - noise - past_noise

@@ -33,7 +33,7 @@ class LabelMix(AssumptionCheck):
     noise: list[float] = field(default_factory=list)  # sampling noise of the distance [T − 1]
 
 
-def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
+def label_mix(view: View, *, seed: int = 0) -> LabelMix:
     """Total variation distance of the label mix to the past, over the last labelled periods.
 
     TV_t = ½ Σ_y |p_t(y) − p_<t(y)|; its squares, less the sampling noise, are averaged with the
@@ -50,7 +50,8 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
     row = np.searchsorted(view.known, view.masked.period[labelled])
     size = max(view.masked.num_labels, 1)
     cell = row * size + view.label[labelled]
-    counts = np.bincount(cell, minlength=len(view.known) * size).reshape(-1, size)
+    counts = np.bincount(cell, minlength=len(view.known) * size)
+    counts = counts.reshape(-1, size)
     times = listed(view.masked.times[view.known])
     mix = listed(_shares(counts))
     if len(counts) < 2:
@@ -58,12 +59,15 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
         return LabelMix(NOT_TESTABLE, why, times=times, mix=mix)
     if np.count_nonzero(counts.sum(0)) < 2:
         return LabelMix(NOT_TESTABLE, "There is only one class.", times=times, mix=mix)
-    # Replicates and periods, (B, T); fewer replicates where the table of counts is large.
-    draws = (min(replicates, max(50, MOST_NUMBERS // counts.size)), len(counts))
+    # Fewer replicates where the table of counts is large.
+    replicates = min(200, max(50, MOST_NUMBERS // counts.size))
+    rng = np.random.default_rng(seed)
     # Labels of a period drawn again from its own proportions, [B, T, Y].
-    drawn = np.random.default_rng(seed).multinomial(counts.sum(1), _shares(counts), size=draws)
+    draws = (replicates, len(counts))
+    drawn = rng.multinomial(counts.sum(1), _shares(counts), size=draws)
     # Sampling noise of TV²: as much as drawing the labels once more adds to it.
-    noise = np.maximum((_to_past(drawn) ** 2).mean(0) - _to_past(counts) ** 2, 0)
+    to_past = _to_past(counts)
+    noise = np.maximum((_to_past(drawn) ** 2).mean(0) - to_past**2, 0)
     value = _statistic(counts, noise, 1)
     # A replicate carries the noise of the graph and its own.
     replicated = [_statistic(replicate, noise, 2) for replicate in drawn]
@@ -79,7 +83,7 @@ def label_mix(view: View, *, replicates: int = 200, seed: int = 0) -> LabelMix:
         **conclude(value, interval, THRESHOLDS, sentences),
         times=times,
         mix=mix,
-        to_past=listed(_to_past(counts)),
+        to_past=listed(to_past),
         noise=listed(np.sqrt(noise)),
     )
 
@@ -90,9 +94,10 @@ def _shares(counts: np.ndarray) -> np.ndarray:
 
 def _to_past(counts: np.ndarray) -> np.ndarray:
     """TV of every period to all before it, [..., T − 1]; `counts` is [..., T, Y]."""
-    # Proportions of all labels before a period: running sums up to the one before.
-    before = _shares(np.cumsum(counts, axis=-2)[..., :-1, :])
-    return 0.5 * np.abs(_shares(counts[..., 1:, :]) - before).sum(-1)
+    # Labels up to a period, which are those before the next one.
+    running = np.cumsum(counts, axis=-2)
+    change = _shares(counts[..., 1:, :]) - _shares(running[..., :-1, :])
+    return 0.5 * np.abs(change).sum(-1)
 
 
 def _statistic(counts: np.ndarray, noise: np.ndarray, times: int) -> float:
@@ -102,4 +107,5 @@ def _statistic(counts: np.ndarray, noise: np.ndarray, times: int) -> float:
     # Labels by period, without the first period, which has no past.
     weight = counts.sum(1)[1:][last]
     # Averaged before the root, so that noise of both signs cancels.
-    return float(np.sqrt(max(0.0, (weight * square).sum() / weight.sum())))
+    mean = (weight * square).sum() / weight.sum()
+    return float(np.sqrt(max(0.0, mean)))

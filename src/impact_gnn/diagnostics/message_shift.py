@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from impact_gnn import alignment, bounds
-from impact_gnn._array import group_moments
+from impact_gnn._array import group_moments, safe_divide
 from impact_gnn.diagnostics.assumption import listed
 from impact_gnn.diagnostics.view import NodeIndex, View, sampled
 from impact_gnn.engines import Engine, as_engine
@@ -126,13 +126,13 @@ def message_shift(
     }
     for name, align in aligned.items():
         methods[name] = sample.measure(align()[position], noise, seed)
-    # Share of rows that are all zero, by group [G + 1]; the last are the targets.
-    silent = 1 - np.bincount(sample.group, measured.any(1)) / np.bincount(sample.group)
+    # Share of rows that are not all zero, by group [G + 1]; the last are the targets.
+    has_message = np.bincount(sample.group, measured.any(1)) / np.bincount(sample.group)
     return MessageShift(
         path=description,
         times=listed(view.masked.times[view.known[-MAX_PERIODS:]]),
         count=listed(sample.count),
-        silent=listed(silent),
+        silent=listed(1 - has_message),
         noise=listed(noise),
         methods=methods,
     )
@@ -177,7 +177,8 @@ class Sample:
         root = np.sqrt(values.shape[1])
         sliced = listed(distance.sliced[: self.last])
         # Noise is subtracted from squares; periods weigh as much as they have labelled nodes.
-        square = np.average(np.maximum(np.array(sliced) ** 2 - noise**2, 0), weights=self.count)
+        squares = np.maximum(np.array(sliced) ** 2 - noise**2, 0)
+        square = np.average(squares, weights=self.count)
         return Distances(
             mean=listed((distance.mean / root)[: self.last]),
             second=listed((distance.second / root)[: self.last]),
@@ -203,21 +204,25 @@ class Sample:
     def _scaled(self, message: np.ndarray) -> np.ndarray:
         """Messages whose targets have variance 1 per column on average."""
         values = np.asarray(message, np.float64)
+        targets = values[self.group == self.last]
         # One unit for all columns, so that their relative sizes stay.
-        unit = np.sqrt(values[self.group == self.last].var(0).mean())
-        return values / (unit if unit > 0 else 1.0)
+        unit = np.sqrt(targets.var(0).mean())
+        return safe_divide(values, unit, values)
 
     def _separation(self, values: np.ndarray) -> float | None:
         """Share of the variance between classes (ω² of a one-way analysis of variance)."""
         is_labelled = self.group < self.last
         part = values[is_labelled]
-        label = self.label[is_labelled]
-        count, mean, squares = group_moments(part, label.astype(np.int32), int(label.max()) + 1)
+        label = self.label[is_labelled].astype(np.int32)
+        count, mean, squares = group_moments(part, label, int(label.max()) + 1)
         num_classes = np.count_nonzero(count)
         # Mean square within classes, and what chance adds to the sum of squares between them.
         within = squares.sum() / max(len(part) - num_classes, 1)
         chance = (num_classes - 1) * within
         # Σ n_y ‖mean_y − mean‖² less what chance adds.
-        between = (count[:, None] * (mean - part.mean(0)) ** 2).sum() - chance
-        total = ((part - part.mean(0)) ** 2).sum() + within
-        return float(max(between, 0.0) / total) if total > 0 else None
+        overall_mean = part.mean(0)
+        between = (count[:, None] * (mean - overall_mean) ** 2).sum() - chance
+        total = ((part - overall_mean) ** 2).sum() + within
+        if total <= 0:
+            return None
+        return float(max(between, 0.0) / total)

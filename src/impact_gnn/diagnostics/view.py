@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -63,7 +64,7 @@ class View:
     def cutoff(self) -> int:
         return self.masked.require_cutoff("a diagnosis needs")
 
-    @property
+    @cached_property
     def known(self) -> np.ndarray:
         """Positions of the labelled periods among all times."""
         return np.unique(self.masked.period[self.label >= 0])
@@ -182,13 +183,15 @@ def _has_reverses(edge_index: np.ndarray) -> bool:
     # Sums of uint64 wrap around, hence the comparison modulo 2⁶⁴.
     difference = 0
     for source, target in _blocks(edge_index):
-        difference += int((_hashed(source, target) - _hashed(target, source)).sum(dtype=np.uint64))
+        hashes = _hashed(source, target) - _hashed(target, source)
+        difference += int(hashes.sum(dtype=np.uint64))
     return difference % (1 << 64) == 0
 
 
 def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """A number for every ordered pair."""
-    return scramble((scramble(first.astype(np.uint64) + WEYL) ^ second.astype(np.uint64)) + WEYL)
+    scrambled = scramble(first.astype(np.uint64) + WEYL)
+    return scramble((scrambled ^ second.astype(np.uint64)) + WEYL)
 
 
 def sampled(size: int, most: int, rng: np.random.Generator) -> np.ndarray:

@@ -143,7 +143,8 @@ class FileEngine(Engine):
                 _remove_entries(self.root / name, DIGEST_NAME)
             _remove_entries(self.root / "arrays", TEMPORARY_NAME)
             for child in _plain_entries(self.root / "children"):
-                self.child(child.name).clear()
+                # By its path: the name of a child is already safe.
+                replace(self, directory=child, parent=self).clear()  # type: ignore[type-var]
                 _remove_if_empty(child)
             _remove_if_empty(self.root / "children")
             _files.remove(self.root / _files.LOCK)
@@ -393,11 +394,12 @@ class FileEngine(Engine):
     def _upto(self, graph: TemporalGraph, t: int) -> TemporalGraph:
         """Compute `graph.upto(t)`; features and edges are filtered block by block into files."""
         inputs: list[Any] = []
-        for part in graph.nodes.values():
+        for kind, part in graph.nodes.items():
             # Only arrays are copied to files here; raw columns are not.
-            inputs += [x for x in (part.features, part.time) if isinstance(x, np.ndarray)]
-        for relation in graph.relations.values():
-            inputs += [relation.edge_index, relation.weight, relation.time]
+            arrays = [x for x in (part.features, part.time) if isinstance(x, np.ndarray)]
+            inputs += [kind, *arrays]
+        for triple, relation in graph.relations.items():
+            inputs += [triple, relation.edge_index, relation.weight, relation.time]
         goal = self.root / "graphs" / _files.digest(t, *inputs)
         positions = graph.positions_upto(t)
         nodes = {}
@@ -538,6 +540,8 @@ def _plain_entries(folder: Path) -> list[Path]:
 
 def _remove_entries(folder: Path, names: re.Pattern[str]) -> None:
     """Remove the entries of a folder with names of ours, and the folder if nothing is left."""
+    if not folder.is_symlink():
+        _files.sweep(folder)  # what killed writers left
     for entry in _plain_entries(folder):
         if names.fullmatch(entry.name):
             _files.remove(entry)

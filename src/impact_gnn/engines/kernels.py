@@ -38,6 +38,18 @@ KNOWN = 2
 """The factors of the edges of a tile: 1; to be looked up; in `factors`, looked up before."""
 
 
+@njit(forceinline=True)
+def _inverse(total):
+    """1 / total, or 0 where nothing comes in."""
+    return 1 / total if total > 0 else 0.0
+
+
+@njit(forceinline=True)
+def edge_weight(weight, e):
+    """The weight of edge e; 1 where `weight` is empty."""
+    return weight[e] if len(weight) else 1.0
+
+
 @njit(nogil=True, cache=True)
 def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loop, x, out, ahead):
     """Fill out[v, c] for v in range(*rows) and c in range(*columns).
@@ -87,7 +99,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
         scale = 1.0 if divide else scales[v]
         if divide and kind == PLAIN:
             weight_sum += end - first
-            scale = 1 / weight_sum if weight_sum > 0 else 0.0
+            scale = _inverse(weight_sum)
         # Where the row of the flat table begins that belongs to the period of v.
         base = target_period[v] * periods[2]
         while True:
@@ -116,7 +128,7 @@ def gather(rows, columns, csr, table, periods, row_scale, column_scale, self_loo
                 if how == LOOK_UP:
                     how = KNOWN
                     if divide:
-                        scale = 1 / weight_sum if weight_sum > 0 else 0.0
+                        scale = _inverse(weight_sum)
             first = last
             if first == end:
                 break
@@ -147,10 +159,10 @@ def balanced(rows, csr, source_period, num_periods, out):
     # Three passes over the edges of a row: sum, divide, clear.
     for v in range(rows[0], rows[1]):
         for e in range(indptr[v], indptr[v + 1]):
-            total[source_period[np.uintp(indices[e])]] += weight[e] if len(weight) else 1.0
+            total[source_period[np.uintp(indices[e])]] += edge_weight(weight, e)
         for e in range(indptr[v], indptr[v + 1]):
             whole = total[source_period[np.uintp(indices[e])]]
-            out[e] = (weight[e] if len(weight) else 1.0) / whole if whole > 0 else 0.0
+            out[e] = edge_weight(weight, e) / whole if whole > 0 else 0.0
         for e in range(indptr[v], indptr[v + 1]):
             total[source_period[np.uintp(indices[e])]] = 0.0
 
@@ -191,7 +203,7 @@ def _block(total, block, source, has, parts, x, out):
             )
     # With one tile the scale of the row is known now; with more, after the last one.
     if how == LOOK_UP and divide:
-        row_scale = 1 / weight_sum if weight_sum > 0 else 0.0
+        row_scale = _inverse(weight_sum)
     if self_loop and finished:
         # Once per row, with its last tile.
         total = multiply_add(total, loop_scale, values, v * stride + c)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from impact_gnn import _native, checks
-from impact_gnn._array import smallest_unsigned
+from impact_gnn._array import safe_divide, smallest_unsigned
 from impact_gnn._native import CACHE_LINE, aligned_empty, plain_view
 from impact_gnn.checks import InputError
 from impact_gnn.engines import kernels
@@ -139,8 +139,10 @@ class Operator:
 
         With `sources`, increasing positions, `x` has the rows of these nodes only.
         """
+        row_scale = np.empty(0)
         # The kernel divides by the weights itself, unless a loop is added afterwards.
-        row_scale = self.row_scale[rows] if self.norm != "mean" or self.self_loop else np.empty(0)
+        if self.norm != "mean" or self.self_loop:
+            row_scale = self.row_scale[rows]
         # The same pass over the edges of these rows; loops are added below.
         part = replace(
             self._forward,
@@ -166,9 +168,8 @@ class Operator:
         """The edges with weights, except for those of the table: `csr`, balanced if requested."""
         if not self.balanced:
             return self.csr
-        return replace(
-            self.csr, weight=self.balance(np.empty(self.csr.num_edges, self.weight_dtype))
-        )
+        weight = self.balance(np.empty(self.csr.num_edges, self.weight_dtype))
+        return replace(self.csr, weight=weight)
 
     @property
     def weight_dtype(self) -> np.dtype:
@@ -192,7 +193,7 @@ class Operator:
     @property
     def in_weight(self) -> np.ndarray:
         """The incoming weight of every target, self-loop included: Σ_u w_vu, in float64."""
-        return self._sums.row_sums() + (1.0 if self.self_loop else 0.0)
+        return self._sums.row_sums() + float(self.self_loop)
 
     @cached_property
     def row_scale(self) -> np.ndarray:
@@ -204,7 +205,7 @@ class Operator:
             # The other half of the power is the scale of the column.
             total = np.sqrt(total)
         # A node without incoming weight has the factor 0.
-        return np.divide(1, total, out=np.zeros_like(total), where=total > 0)
+        return safe_divide(1.0, total)
 
     @cached_property
     def column_scale(self) -> np.ndarray:
@@ -214,37 +215,44 @@ class Operator:
     @cached_property
     def _sums(self) -> _Pass:
         """The pass without scales and self-loops."""
+        table = self.table
+        if (table == 1).all():
+            # Without a table the kernel looks up no weights.
+            table = np.empty((0, 0))
         return _Pass(
             csr=self.edges,
-            # Without a table the kernel looks up no weights.
-            table=None if (self.table == 1).all() else self.table,
+            table=table,
             source_period=self.source_period,
             target_period=self.target_period,
             row_scale=np.empty(0),
-            column_scale=None,
+            column_scale=np.empty(0),
             self_loop=False,
         )
 
     @cached_property
     def _forward(self) -> _Pass:
-        """The pass of `apply`; a weighted mean sums its weights in the kernel."""
-        return replace(
-            self._sums,
-            row_scale=np.empty(0) if self.norm == "mean" else self.row_scale,
-            column_scale=self.column_scale if self.norm == "sym" else None,
-            self_loop=self.self_loop,
-        )
+        """The pass of `apply`."""
+        forward = replace(self._sums, self_loop=self.self_loop)
+        if self.norm == "mean":
+            # The kernel sums the weights.
+            return forward
+        if self.norm == "sym":
+            forward = replace(forward, column_scale=self.column_scale)
+        return replace(forward, row_scale=self.row_scale)
 
     @cached_property
     def _backward(self) -> _Pass:
+        column_scale = np.empty(0)
+        if self.norm != "sum":
+            column_scale = self.row_scale
         return _Pass(
             csr=self.edges.transposed(),
-            table=None if self._sums.table is None else self.table.T,
+            table=self._sums.table.T,
             source_period=self.target_period,
             target_period=self.source_period,
             # Transposed, rows and columns change places, and so do their scales.
             row_scale=self.column_scale,
-            column_scale=None if self.norm == "sum" else self.row_scale,
+            column_scale=column_scale,
             self_loop=self.self_loop,
         )
 
@@ -256,16 +264,16 @@ class _Pass:
     out_v = row_scale_v · (Σ_u table[t_v, t_u]·a_vu·column_scale_u·x_u
                            + [self_loop] column_scale_v·x_v)
 
-    `table` and `column_scale` are None where they are 1 everywhere. Where `row_scale` is empty,
+    `table` and `column_scale` are empty where they are 1 everywhere. Where `row_scale` is empty,
     rows are divided by their incoming weight, self-loop included.
     """
 
     csr: CSR
-    table: np.ndarray | None
+    table: np.ndarray
     source_period: np.ndarray
     target_period: np.ndarray
     row_scale: np.ndarray
-    column_scale: np.ndarray | None
+    column_scale: np.ndarray
     self_loop: bool
 
     def apply(
@@ -277,18 +285,19 @@ class _Pass:
     ) -> np.ndarray:
         x = _matrix(x, self.csr.num_sources)
         shape = self.csr.num_targets, x.shape[1]
-        out = aligned_empty(shape, x.dtype) if out is None else _writable(out, shape, x)
+        if out is None:
+            out = aligned_empty(shape, x.dtype)
+        _check_writable(out, shape, x)
         # The kernel takes the address of the first element, which is missing here.
         if out.size == 0:
             return out
-        # Tables and scales have the type of the sums.
-        factors = self._double if x.dtype == np.float64 else self._single
+        table, column_scale = self._factors(x.dtype == np.float64)
         shared = (
             kernel_arrays(self.csr),
-            factors[0],
+            table,
             self._periods,
             plain_view(self.row_scale),
-            factors[1],
+            column_scale,
             self.self_loop,
             # Memory and row stride of both matrices.
             _flat(x),
@@ -304,7 +313,7 @@ class _Pass:
         # Sources by their places among the rows of x, in the type that the kernel knows.
         position = np.searchsorted(sources, self.csr.indices).astype(self.csr.indices.dtype)
         column_scale = self.column_scale
-        if column_scale is not None:
+        if len(column_scale):
             column_scale = column_scale[sources]
         return replace(
             self,
@@ -316,10 +325,10 @@ class _Pass:
     def row_sums(self) -> np.ndarray:
         """Compute Σ_u table[t_v, t_u]·a_vu for every target v, in float64, without scales."""
         # Without weights the sum is the number of edges.
-        if self.table is None and self.csr.weight is None:
+        if not self.table.size and self.csr.weight is None:
             return np.diff(self.csr.indptr).astype(np.float64)
         sums = np.empty(self.csr.num_targets)
-        shared = (kernel_arrays(self.csr), self._double[0], self._periods, sums)
+        shared = (kernel_arrays(self.csr), plain_view(self.table), self._periods, sums)
         for block in row_blocks(self.csr):
             # Tiles as for 8 columns: summing weights takes less time per edge than summing rows.
             tasks = [(rows, *shared) for rows, _ in self._tiles(8, block)]
@@ -343,22 +352,21 @@ class _Pass:
             for begin in range(0, columns, step):
                 yield (rows[0] + low, rows[0] + high), (begin, min(columns, begin + step))
 
-    @cached_property
-    def _single(self) -> tuple[np.ndarray, ...]:
-        return tuple(factors.astype(np.float32) for factors in self._double)
+    def _factors(self, double: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The flat table and the column scale, in the type of the sums."""
+        table = plain_view(self.table)
+        if double:
+            return table, self.column_scale
+        return table.astype(np.float32), self._single_column_scale
 
     @cached_property
-    def _double(self) -> tuple[np.ndarray, ...]:
-        """The flat table and the column scale; empty where they are 1 everywhere."""
-        table = np.empty(0) if self.table is None else plain_view(self.table)
-        column_scale = np.empty(0) if self.column_scale is None else self.column_scale
-        return table, column_scale
+    def _single_column_scale(self) -> np.ndarray:
+        return self.column_scale.astype(np.float32)
 
     @property
     def _periods(self) -> tuple[np.ndarray, np.ndarray, int]:
-        # With one period all nodes look up the same entry, which is not read.
-        num_source_periods = 1 if self.table is None else self.table.shape[1]
-        return plain_view(self.source_period), plain_view(self.target_period), num_source_periods
+        source_period = plain_view(self.source_period)
+        return source_period, plain_view(self.target_period), self.table.shape[1]
 
 
 def kernel_arrays(csr: CSR) -> tuple[np.ndarray, ...]:
@@ -413,7 +421,7 @@ def check_float(x: np.ndarray) -> None:
         )
 
 
-def _writable(out: np.ndarray, shape: tuple[int, int], x: np.ndarray) -> np.ndarray:
+def _check_writable(out: np.ndarray, shape: tuple[int, int], x: np.ndarray) -> None:
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype not in FLOATS:
         dtype = getattr(out, "dtype", type(out).__name__)
         raise InputError(
@@ -421,7 +429,6 @@ def _writable(out: np.ndarray, shape: tuple[int, int], x: np.ndarray) -> np.ndar
         )
     if not out.flags.carray or np.shares_memory(out, x):
         raise InputError("out must be writable, contiguous, and share no memory with x.")
-    return out
 
 
 def _flat(matrix: np.ndarray) -> tuple[np.ndarray, int]:

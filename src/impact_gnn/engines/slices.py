@@ -173,4 +173,5 @@ def slice_borders(
         if width >= unit:
             width = width // unit * unit
             break
-    return (*range(0, num_columns, width), num_columns)
+    # Without columns there is one slice, which is empty.
+    return (*range(0, max(num_columns, 1), width), num_columns)

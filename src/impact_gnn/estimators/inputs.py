@@ -42,6 +42,7 @@ RowIndex: TypeAlias = np.ndarray
 """Positions among the rows that a model reads."""
 
 Period: TypeAlias = int  # position in `graph.times`
+Run: TypeAlias = tuple[Period, Period]  # the first and last of neighbouring periods
 Time: TypeAlias = int  # value as in `graph.time`; a cutoff is one
 
 OWN_FEATURES = 0  # position of the node's own features among the feature hops
@@ -60,6 +61,8 @@ class Snapshot:
         graph: The whole or the smaller graph.
         node_index: Positions in `graph` of *this* snapshot.
         period: The last visible period.
+        labels_before: Labels are visible of nodes before this period alone: the first one whose
+            nodes read this snapshot.
         hidden_after: In a whole graph the same as `period`: later nodes have weight 0 in messages.
             In a smaller graph None: there is nothing to hide.
     """
@@ -68,6 +71,7 @@ class Snapshot:
     node_index: NodeIndex
     period: Period | None
     hidden_after: Period | None
+    labels_before: Period | None
 
     @property
     def is_smaller_graph(self) -> bool:
@@ -78,6 +82,17 @@ class Snapshot:
     def node_index_or_all(self) -> NodeIndex | None:
         """The positions of the nodes; None for all nodes, as engines take `rows`."""
         return None if len(self.node_index) == self.graph.num_nodes else self.node_index
+
+    def visible_label(self, label: np.ndarray, period: np.ndarray) -> np.ndarray:
+        """Return labels [N], or probabilities [N, Y]; −1, or zeros, where not known then.
+
+        Nodes, and their periods [N], are those of the whole graph.
+        """
+        if self.labels_before is None:
+            return label
+        visible = np.array(label)
+        visible[period >= self.labels_before] = -1 if label.ndim == 1 else 0
+        return visible
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,9 +393,8 @@ class Inputs:
     ) -> list[Hop]:
         """Return label hops.
 
-        On snapshots, a node reads labels of periods before that of its snapshot. This is its own
-        period or, where a run of periods shares a snapshot (`_runs`), the last of the run: labels
-        from earlier periods of the run are then included.
+        On snapshots, a node reads labels of earlier periods. Where a run of periods shares a
+        snapshot (`_runs`), these are the periods before the run.
         """
         length = min(self.max_path_length, 2)
         label = masked_graph.label
@@ -390,16 +404,11 @@ class Inputs:
             label[self.row_nodes] = soft
 
         def visible_label(snapshot: Snapshot) -> np.ndarray:
-            """Return labels [n], or probabilities [n, Y]; −1, or zeros, where not known then."""
-            if snapshot.period is None:
-                return label
-            period = masked_graph.period.astype(np.int64)
-            visible = np.array(label)
-            visible[period >= snapshot.period] = -1 if label.ndim == 1 else 0
+            visible = snapshot.visible_label(label, masked_graph.period)
             if not snapshot.is_smaller_graph:
                 return visible
             # A smaller graph has the nodes up to its period, in their order.
-            return visible[period <= snapshot.period]
+            return visible[masked_graph.period <= snapshot.period]
 
         def repeated(snapshot: Snapshot) -> list[Hop]:
             return repeated_label_hops(
@@ -436,12 +445,16 @@ class Inputs:
     # -- snapshots
 
     def snapshot(
-        self, graph: TemporalGraph, method: Method, period: Period | None, nodes: NodeIndex
+        self, graph: TemporalGraph, method: Method, run: Run | None, nodes: NodeIndex
     ) -> Snapshot:
-        """Return the graph as it was in a period (None for today), with the positions of nodes."""
+        """Return the graph as it was at the end of a run of periods, with the positions of nodes.
+
+        Without a run it is today's graph.
+        """
+        first, period = run or (None, None)
         # Edges without times come with their nodes, so a table of weights can hide them.
         if period is None or (self.is_simple(method) and self.view.edge_time is None):
-            return Snapshot(graph, nodes, period, hidden_after=period)
+            return Snapshot(graph, nodes, period, hidden_after=period, labels_before=first)
         # From the user's edges: where several were merged, the merged one has today's weight.
         original = graph.with_parts(dict(graph.nodes), dict(self.view.relations))
         earlier = self.engine.graph(
@@ -449,7 +462,7 @@ class Inputs:
         )
         # Nodes stay in order, so a new position is the number of earlier nodes before it.
         position = np.cumsum(graph.period <= period) - 1
-        return Snapshot(earlier, position[nodes], period, hidden_after=None)
+        return Snapshot(earlier, position[nodes], period, hidden_after=None, labels_before=first)
 
     def _over_time(
         self,
@@ -463,13 +476,14 @@ class Inputs:
             return compute(self.snapshot(graph, method, None, nodes))
         results: list[np.ndarray] = []
         period = self.graph.period[nodes]
-        for first, last in _runs(self.graph.counts, MOST_SNAPSHOTS):
+        for run in _runs(self.graph.counts, MOST_SNAPSHOTS):
+            first, last = run
             # Positions in `nodes`, not in the graph.
             in_run = np.flatnonzero((period >= first) & (period <= last))
             if not len(in_run):
                 continue
             # A run of periods shares the snapshot of its last one.
-            hops = compute(self.snapshot(graph, method, last, nodes[in_run]))
+            hops = compute(self.snapshot(graph, method, run, nodes[in_run]))
             if not results:
                 shapes = [(len(nodes), hop.shape[1]) for hop in hops]
                 results = [self.engine.empty(shape, np.float32) for shape in shapes]
@@ -479,12 +493,12 @@ class Inputs:
                 _native.release(result)
         return [self.engine.stored(result) for result in results]
 
-    def snapshot_period(self, method: Method, node: int) -> Period | None:
-        """Return the period of the snapshot that a node reads; None for today's graph."""
+    def snapshot_run(self, method: Method, node: int) -> Run | None:
+        """Return the run of periods whose snapshot a node reads; None for today's graph."""
         if "snapshot" not in method:
             return None
         runs = _runs(self.graph.counts, MOST_SNAPSHOTS)
-        return next(last for first, last in runs if first <= self.graph.period[node] <= last)
+        return next(run for run in runs if run[0] <= self.graph.period[node] <= run[1])
 
     def _cached(self, key: tuple[object, ...], compute: Callable[[], list[Hop]]) -> list[Hop]:
         if key not in self._cache:
@@ -501,7 +515,7 @@ def _hop_parts(method: Method) -> tuple[object, ...]:
     return method.weighting, "snapshot" in method, "ends" in method
 
 
-def _runs(counts: np.ndarray, most: int) -> list[tuple[Period, Period]]:
+def _runs(counts: np.ndarray, most: int) -> list[Run]:
     """Group periods into at most `most` runs (first, last) of about equally many nodes.
 
     The last periods stay single.

@@ -114,18 +114,14 @@ class ReceptiveField:
     ) -> ReceptiveField:
         """Build the field of a target node, when these labels are known.
 
-        On snapshots, all labels are visible to the node, but probabilities in their place only if
-        they are about earlier periods.
+        On snapshots, those of earlier periods are visible to the node.
         """
         graph = inputs.graph
-        period = inputs.snapshot_period(method, node_index)
-        if label.ndim == 2 and period is not None:
-            # The periods about which the stage before has predictions that this node may read.
-            label = np.where(graph.period[:, None] < period, label, 0)
-        snapshot = inputs.snapshot(graph, method, period, np.array([node_index]))
+        run = inputs.snapshot_run(method, node_index)
+        snapshot = inputs.snapshot(graph, method, run, np.array([node_index]))
         visible: dict[str, np.ndarray | None] = dict.fromkeys(graph.nodes)
         if snapshot.is_smaller_graph:
-            visible.update(graph.positions_upto(int(graph.times[period])))
+            visible.update(graph.positions_upto(int(graph.times[snapshot.period])))
         return cls(
             node_index=node_index,
             ends=method.edge_weighting if "ends" in method else None,
@@ -133,7 +129,7 @@ class ReceptiveField:
                 snapshot.graph, [], method.edge_weighting, inputs.engine, snapshot.hidden_after
             ),
             plain=Walk(snapshot.graph, [], "plain", inputs.engine),
-            label=label,
+            label=snapshot.visible_label(label, graph.period),
             visible=visible,
         )
 

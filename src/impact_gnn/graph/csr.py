@@ -38,10 +38,10 @@ class CSR:
     def take(self, rows: np.ndarray) -> CSR:
         """The edges into the targets `rows` only, in that order."""
         # Edges of every requested row.
-        size = self.indptr[rows + 1] - self.indptr[rows]
-        indptr = np.concatenate([[0], np.cumsum(size)])
-        # Position of every edge: where its row begins, plus its place within the row.
-        place = np.repeat(self.indptr[rows] - indptr[:-1], size) + np.arange(indptr[-1])
+        begin = self.indptr[rows]
+        size = self.indptr[rows + 1] - begin
+        indptr = np.append(0, np.cumsum(size))
+        place = joined_ranges(begin, size)
         weight = None if self.weight is None else self.weight[place]
         return CSR(indptr, self.indices[place], weight, self.num_sources)
 
@@ -84,11 +84,23 @@ class EdgesByNode:
         """Return the positions of all edges at some nodes."""
         # Nodes that were appended later have no row in the CSR.
         first = self.csr.take(nodes[nodes < self.csr.num_targets]).indices
-        # Later edges of a node stand in a row: its begin, and the place of an edge within it.
+        # Later edges of a node follow each other.
         begin = np.searchsorted(self.later_nodes, nodes)
-        size = np.searchsorted(self.later_nodes, nodes, side="right") - begin
-        place = np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())
-        return np.concatenate([first, self.later_edges[place]])
+        end = np.searchsorted(self.later_nodes, nodes, side="right")
+        place = joined_ranges(begin, end - begin)
+        return np.append(first, self.later_edges[place])
+
+
+def joined_ranges(begin: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Positions begin[k] .. begin[k] + size[k] − 1 for every k, one range behind the other.
+
+    Examples:
+        >>> joined_ranges(np.array([7, 0]), np.array([2, 3]))
+        array([7, 8, 0, 1, 2])
+    """
+    # A position is the begin of its range, plus its place less that of the range.
+    place = np.cumsum(size) - size
+    return np.repeat(begin - place, size) + np.arange(size.sum())
 
 
 def index_type(size: int) -> np.dtype:
@@ -137,7 +149,9 @@ def build_csr(
 def merged(csr: CSR) -> CSR:
     """One edge per source and target, weights added up, sources increasing within a row."""
     # scipy adds up the values of equal sources; without weights, of one byte each.
-    values = np.zeros(csr.num_edges, np.int8) if csr.weight is None else csr.weight.copy()
+    values = np.zeros(csr.num_edges, np.int8)
+    if csr.weight is not None:
+        values = csr.weight.copy()
     # scipy refuses a matrix without columns.
     shape = (csr.num_targets, max(csr.num_sources, 1))
     matrix = csr_array((values, csr.indices.copy(), csr.indptr.copy()), shape=shape)
@@ -186,7 +200,7 @@ def _edge_ends(name: str, value: Any, size: int) -> np.ndarray:
     if out.dtype not in (np.int32, np.int64):
         out = out.astype(np.int64)
     if len(out) and (out.min() < 0 or out.max() >= size):
-        at = int(np.flatnonzero((out < 0) | (out >= size))[0])
+        at = int(np.argmax((out < 0) | (out >= size)))
         raise InputError(
             f"{name} of edge {at} is {out[at]}, but there are {size} such nodes (0 to {size - 1})."
         )
@@ -222,5 +236,6 @@ def _keep_earliest(edges, first, indptr, indices, out):  # type: ignore[no-untyp
             # Rows outside of the requested ones are skipped.
             if 0 <= row < len(indptr) - 1:
                 # Sources are in increasing order within a row.
-                at = indptr[row] + np.searchsorted(indices[indptr[row] : indptr[row + 1]], u)
+                begin = indptr[row]
+                at = begin + np.searchsorted(indices[begin : indptr[row + 1]], u)
                 out[at] = min(out[at], time[e])

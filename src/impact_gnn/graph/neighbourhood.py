@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from impact_gnn.checks import InputError, listing
-from impact_gnn.graph.parts import Nodes, Relation, Triple
+from impact_gnn.graph.parts import Nodes, Relation
 from impact_gnn.graph.temporal import TemporalGraph
 
 
@@ -33,30 +34,37 @@ def neighbourhood(
     inside = {kind: np.zeros(part.num_nodes, bool) for kind, part in graph.nodes.items()}
     # The requested nodes are reached in 0 steps.
     inside[graph.target][nodes] = True
-    newest = {kind: np.flatnonzero(mask) for kind, mask in inside.items()}
-    edges: dict[Triple, list[np.ndarray]] = {triple: [] for triple in graph.relations}
+    before = {kind: np.zeros_like(mask) for kind, mask in inside.items()}
+    edges = defaultdict(list)
     ends = [1, 0][: 1 + both_ways]  # the target of an edge, and its source
     for _ in range(steps):
+        # Only nodes that were new in the last step are extended.
+        newest = {kind: np.flatnonzero(inside[kind] & ~before[kind]) for kind in inside}
         before = {kind: mask.copy() for kind, mask in inside.items()}
         for triple, relation in graph.relations.items():
             for end in ends:
+                other = 1 - end
                 # Ends 0 and 1 of an edge have the types triple[0] and triple[2].
-                incident = graph.edges_at(triple, end).at(newest[triple[2 * end]])
+                edges_at = graph.edges_at(triple, end)
+                incident = edges_at.at(newest[triple[2 * end]])
                 edges[triple].append(incident)
                 # The node at the other end is now inside.
-                inside[triple[2 - 2 * end]][relation.edge_index[1 - end][incident]] = True
-        # Only nodes that are new in this step are extended in the next.
-        newest = {kind: np.flatnonzero(inside[kind] & ~before[kind]) for kind in inside}
-    for mask in inside.values():
+                neighbours = relation.edge_index[other][incident]
+                inside[triple[2 * other]][neighbours] = True
+    positions = {}
+    numbers = {}
+    parts = {}
+    for kind, nodes_of_type in graph.nodes.items():
+        mask = inside[kind]
         # Engines need a node of every type that has one.
         mask[:1] |= not mask.any()
-    positions = {kind: np.flatnonzero(mask) for kind, mask in inside.items()}
-    numbers = {kind: part.renumbered(positions[kind]) for kind, part in graph.nodes.items()}
-    relations = {
-        triple: _selected(relation, edges[triple], [numbers[triple[0]], numbers[triple[2]]])
-        for triple, relation in graph.relations.items()
-    }
-    parts = {kind: _taken(part, positions[kind]) for kind, part in graph.nodes.items()}
+        positions[kind] = np.flatnonzero(mask)
+        numbers[kind] = nodes_of_type.renumbered(positions[kind])
+        parts[kind] = _taken(nodes_of_type, positions[kind])
+    relations = {}
+    for triple, relation in graph.relations.items():
+        new_numbers = [numbers[triple[0]], numbers[triple[2]]]
+        relations[triple] = _selected(relation, edges[triple], new_numbers)
     part = graph.with_parts(parts, relations)
     # Times are those of the whole graph, so that tables [T, T] do not change.
     part.__dict__.update(is_neighbourhood=True, timeline=graph.timeline)
@@ -73,7 +81,8 @@ def _taken(nodes: Nodes, positions: np.ndarray) -> Nodes:
 
 def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence[Any]) -> Relation:
     """Return the edges at some positions, each once and in their order, with new node numbers."""
-    place = np.sort(np.concatenate([np.empty(0, np.int64), *edges]))
+    place = np.concatenate([np.empty(0, np.int64), *edges])
+    place.sort()
     # Sorted, so that a repeat equals the one before it.
     place = place[np.diff(place, prepend=-1) > 0]  # many times as fast as np.unique
     ends = [number[row[place]] for number, row in zip(numbers, relation.edge_index, strict=True)]
@@ -99,8 +108,9 @@ def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -
         raise InputError(f"no {kind} ids were passed; pass at least one.")
     if ids.dtype.kind in "iu":
         numbers = [int(name) for name in names if re.fullmatch(r"-?\d+", name)]
-        # Numbers as they are usually written: 07 is the id 7.
-        names = [str(number) for number in numbers] if len(numbers) == len(names) else names
+        if len(numbers) == len(names):
+            # Numbers as they are usually written: 07 is the id 7.
+            names = [str(number) for number in numbers]
         nodes = np.flatnonzero(np.isin(ids, numbers))
     else:
         nodes = np.flatnonzero(np.isin(ids, names))

@@ -58,9 +58,8 @@ class Periods:
     end: float = (
         0.0  # the last value when the bins were made; later ones go on in bins of the usual width
     )
-    first: int = (
-        0  # number of the first bin: beyond all values, so that none is taken for the other
-    )
+    # number of the first bin: beyond all values, so that none is taken for the other
+    first: int = 0
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """The period of every value."""
@@ -74,10 +73,12 @@ class Periods:
             return (number - origin) // length
         # Values before the first bin belong to it; later ones go on in bins of the usual width.
         # Position of the last bin that begins at or before the value.
-        inside = np.maximum(np.searchsorted(np.array(self.starts), number, side="right") - 1, 0)
+        last = np.searchsorted(np.array(self.starts), number, side="right") - 1
+        inside = np.maximum(last, 0)
         # Whole widths after the end of the last bin.
         beyond = len(self.starts) + np.maximum(number - self.end, 0) // self._width
-        return self.first + np.where(number > self.end, beyond, inside).astype(np.int64)
+        position = np.where(number > self.end, beyond, inside)
+        return self.first + position.astype(np.int64)
 
     def start(self, period: int) -> Any:
         """Its first moment (datetime64[us]) or number."""
@@ -370,10 +371,10 @@ def _starts(
         return np.unique(_quantiles(number, count))
     # Bins before and after the border in proportion to their nodes, at least one each.
     before = min(max(round(count * float(past.mean())), 1), count - 1)
-    return np.unique(
-        # The first quantile after the border is the border itself.
-        np.r_[_quantiles(number[past], before), cut, _quantiles(number[~past], count - before)[1:]]
-    )
+    early = _quantiles(number[past], before)
+    # The first quantile after the border is the border itself.
+    late = _quantiles(number[~past], count - before)[1:]
+    return np.unique(np.r_[early, cut, late])
 
 
 def _quantiles(number: np.ndarray, count: int) -> np.ndarray:

@@ -286,12 +286,14 @@ class TemporalGraph:
             row, entity = relation.edge_index[:: 1 if source == self.target else -1]
             count = np.bincount(entity)
             # First and last time of the target nodes of every entity.
-            first, last = np.full((2, len(count)), [[np.inf], [-np.inf]])
+            first = np.full(len(count), np.inf)
+            last = -first
             np.minimum.at(first, entity, self.timestamp[row])
             np.maximum.at(last, entity, self.timestamp[row])
             # Several nodes of one time are no history.
             has_several = (count >= SEVERAL) & (first < last)
-            if has_several.sum() * 2 >= max((count > 0).sum(), 1):
+            num_entities = max(np.count_nonzero(count), 1)
+            if 2 * has_several.sum() >= num_entities:
                 return True
         return False
 
@@ -591,9 +593,10 @@ class TemporalGraph:
             >>> graph.max_hidden_periods(8), graph.max_hidden_periods(1)
             (2, 1)
         """
-        sizes = np.unique(self.time[self.label >= 0], return_counts=True)[1]
+        _, sizes = np.unique(self.time[self.label >= 0], return_counts=True)
         left = np.cumsum(sizes)[::-1][1:]  # labels, when the last 1, 2, ... periods are hidden
-        return max(1, int((left[: max(most, 0)] >= sizes.sum() / 2).sum()))
+        is_enough = left[: max(most, 0)] >= sizes.sum() / 2
+        return max(1, int(is_enough.sum()))
 
     def infer_cutoff(self) -> int:
         """The first time after the last label; the last time if every period has labels."""
@@ -624,9 +627,13 @@ class TemporalGraph:
             if weight is not None:
                 weight = np.concatenate([weight, weight[~loop]])
             size = self.nodes[triple[0]].num_nodes
-            csr = sorted_edges[triple] = merged(build_csr(both[0], both[1], size, size, weight))
-            target = np.repeat(np.arange(size, dtype=csr.indices.dtype), np.diff(csr.indptr))
-            time = None if part.time is None else earliest(csr, part.edge_index, part.time)
+            csr = merged(build_csr(both[0], both[1], size, size, weight))
+            sorted_edges[triple] = csr
+            nodes = np.arange(size, dtype=csr.indices.dtype)
+            target = np.repeat(nodes, np.diff(csr.indptr))
+            time = part.time
+            if time is not None:
+                time = earliest(csr, part.edge_index, time)
             relations[triple] = Relation(np.stack([csr.indices, target]), csr.weight, time)
         out = self.with_parts(dict(self.nodes), relations)
         # Merging has sorted the edges already.

@@ -44,9 +44,11 @@ def dropout(x: Tensor, share: float, training: bool) -> Tensor:
     if x.device.type != "cpu" or not 0 < dropped < 256:
         return functional.dropout(x, share, training)
     # Each random 64-bit word serves eight units.
-    words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    size = x.numel()
+    words = torch.empty((size + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
     # The last word may have more bytes than are needed.
-    byte = words.view(torch.uint8)[: x.numel()].view(x.shape).to(x.dtype)
+    byte = words.view(torch.uint8)[:size]
+    byte = byte.view(x.shape).to(x.dtype)
     # 1 where byte >= dropped, else 0: on floats, this takes a third of a comparison's time.
     remains = byte.sub_(dropped - 1).clamp_(0, 1)
     # Scaled by the share that really remains, so that the mean is exact.
@@ -172,13 +174,16 @@ class ResidualMLP(nn.Module):
         super().__init__()
         count = max(layers - 2, 0)
         # A single layer is `last` alone.
-        self.first = encoder(width, hidden, share, norm=norm) if layers > 1 else nn.Identity()
-        middle = (
-            nn.Sequential(nn.Linear(hidden, hidden), *norms(norm, hidden)) for _ in range(count)
-        )
-        self.middle = nn.ModuleList(middle)
-        self.after = nn.ModuleList(nn.Sequential(PReLU(), Dropout(share)) for _ in range(count))
-        self.last = nn.Linear(hidden if layers > 1 else width, out)
+        self.first: nn.Module = nn.Identity()
+        if layers > 1:
+            self.first = encoder(width, hidden, share, norm=norm)
+            width = hidden
+        self.middle = nn.ModuleList()
+        self.after = nn.ModuleList()
+        for _ in range(count):
+            self.middle.append(nn.Sequential(nn.Linear(hidden, hidden), *norms(norm, hidden)))
+            self.after.append(nn.Sequential(PReLU(), Dropout(share)))
+        self.last = nn.Linear(width, out)
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = first = self.first(x)

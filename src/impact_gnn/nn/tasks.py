@@ -73,9 +73,11 @@ class HopTask:
             raise InputError(
                 f"hops and label_hops have {sorted(sizes)} rows; pass one row per node in each."
             )
-        self.device = torch.device("cpu") if device is None else device
+        place = torch.device("cpu")
+        self.device = device or place
         # All hops or none are placed on the device.
-        place = self.device if _fits([*hops, *label_hops], self.device) else torch.device("cpu")
+        if _fits([*hops, *label_hops], self.device):
+            place = self.device
         self.hops = [_placed(values, place) for values in hops]
         self.label_hops = [_placed(values, place) for values in label_hops]
         self.hidden = hidden
@@ -98,7 +100,9 @@ class HopTask:
         return not all(isinstance(values, Tensor) for values in (*self.hops, *self.label_hops))
 
     def to(self, device: torch.device) -> HopTask:
-        return self if device == self.device else HopTask(self.hops, self.label_hops, device)
+        if device == self.device:
+            return self
+        return HopTask(self.hops, self.label_hops, device, hidden=self.hidden)
 
     def loaded(self, rows: Tensor) -> HopTask:
         """Return a task in memory of these rows only, as rows 0 .. n−1."""
@@ -125,10 +129,11 @@ class HopTask:
         """Read hops and label hops of some rows, without hidden labels."""
         label_hops = [_rows(values, rows, self.device) for values in self.label_hops]
         if self.hidden is not None:
-            # A hidden row reads zeros, as a row without labelled neighbours does.
-            # `hidden` is in CPU memory, as it was drawn; [n, 1].
-            visible = (~self.hidden[rows.cpu()]).float().to(self.device)[:, None]
-            label_hops = [values * visible for values in label_hops]
+            # `hidden` is in CPU memory, as it was drawn; [n].
+            visible = ~self.hidden[rows.cpu()]
+            # A hidden row reads zeros, as a row without labelled neighbours does; [n, 1].
+            factor = visible.float().to(self.device)[:, None]
+            label_hops = [values * factor for values in label_hops]
         return [_rows(values, rows, self.device) for values in self.hops], label_hops
 
 
@@ -167,7 +172,9 @@ class GraphTask:
                 f"x has {len(x)} rows, the propagation {propagation.num_nodes} nodes; "
                 f"they must agree."
             )
-        self.x = x.float() if isinstance(x, Tensor) else torch.tensor(np.asarray(x, np.float32))
+        if not isinstance(x, Tensor):
+            x = torch.tensor(np.asarray(x, np.float32))
+        self.x = x.float()
         self.propagation = propagation
         self.num_labels = num_labels
         self.labels: Tensor | None = None
@@ -194,7 +201,9 @@ class GraphTask:
         return self._input.shape[1]
 
     def to(self, device: torch.device) -> GraphTask:
-        return self if device == self.x.device else self._with(self.x.to(device), self.labels)
+        if device == self.x.device:
+            return self
+        return self._with(self.x.to(device), self.labels)
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
         return model(self.model_input(model), self.propagation)[rows]
@@ -274,7 +283,7 @@ def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
         )
     # Whole periods: validation has to look like the future, not like a random sample.
     # A time, not a position; without validation it is the cutoff, which no row reaches.
-    first = periods[len(periods) - valid] if valid else cutoff
+    first = [*periods, cutoff][len(periods) - valid]
     return Split(rows[time < first], rows[time >= first])
 
 
@@ -304,4 +313,5 @@ def _rows(values: Matrix, rows: Tensor, device: torch.device) -> Tensor:
     # Distinct rows in increasing order, and where each requested row is among them.
     index, position = np.unique(rows.cpu().numpy(), return_inverse=True)
     unique = values[index] if isinstance(values, np.ndarray) else values.rows(index)
-    return torch.from_numpy(np.asarray(unique, np.float32)[position]).to(device)
+    requested = np.asarray(unique, np.float32)[position]
+    return torch.from_numpy(requested).to(device)

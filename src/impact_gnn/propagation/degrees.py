@@ -10,7 +10,8 @@ from impact_gnn.graph import TemporalGraph
 
 def degree_columns(graph: TemporalGraph, nodes: np.ndarray) -> np.ndarray:
     """Return degrees of some nodes, and degrees that count edges to labelled nodes only."""
-    return np.hstack([degrees(graph), degrees(graph, graph.label >= 0)])[nodes]
+    to_labelled = degrees(graph, graph.label >= 0)
+    return np.hstack([degrees(graph), to_labelled])[nodes]
 
 
 def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray:
@@ -19,10 +20,13 @@ def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray
     With `among`, a mask of target nodes, only edges whose other end is one of them count.
     """
     columns = []
-    for (source, _, target), relation in graph.relations.items():
-        # Row 0 of `edge_index` are sources, row 1 targets; `other` is the type at the other end.
-        for row, (kind, other) in enumerate(((source, target), (target, source))):
-            if kind != graph.target or (among is not None and other != graph.target):
+    for triple, relation in graph.relations.items():
+        # Row 0 of `edge_index` are sources, of type triple[0]; row 1 are targets, of triple[2].
+        for row in (0, 1):
+            other_kind = triple[2 - 2 * row]
+            if triple[2 * row] != graph.target:
+                continue
+            if among is not None and other_kind != graph.target:
                 continue
             count = np.zeros(graph.num_nodes, np.int64)
             nodes = relation.edge_index[row]
@@ -34,8 +38,10 @@ def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray
                     counted = counted[among[neighbours[part]]]
                 count += np.bincount(counted, minlength=graph.num_nodes)
             columns.append(np.log1p(count))
-    # A graph without such relations has one column of zeros.
-    return np.column_stack(columns or [np.zeros(graph.num_nodes)]).astype(np.float32)
+    if not columns:
+        # A graph without such relations has one column of zeros.
+        columns = [np.zeros(graph.num_nodes)]
+    return np.column_stack(columns).astype(np.float32)
 
 
 def degree_names(graph: TemporalGraph) -> list[str]:

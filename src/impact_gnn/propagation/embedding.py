@@ -17,7 +17,7 @@ from __future__ import annotations
 from inspect import signature
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import eigsh
 
 from impact_gnn import checks
@@ -76,12 +76,21 @@ def spectral(
     for _ in range(ROUNDS):
         degree = adjacency @ known.astype(float)  # to known nodes
         new = np.flatnonzero(~known & (degree > 0))
-        # Rows of unknown nodes are still zero; λ differs by column, the degree by row.
-        embedded[new] = adjacency[new] @ embedded / (eigenvalues * (degree[new, None] + tau))
+        # λ differs by column, the degree by row.
+        scale = eigenvalues * (degree[new, None] + tau)
+        # Rows of unknown nodes are still zero.
+        embedded[new] = adjacency[new] @ embedded / scale
         known[new] = True
     # Rows are split into types again.
-    sizes = np.cumsum([part.num_nodes for part in graph.nodes.values()])[:-1]
-    return dict(zip(graph.nodes, np.split(embedded.astype(np.float32), sizes), strict=True))
+    starts = _starts(graph)
+    parts = np.split(embedded.astype(np.float32), starts[1:-1])
+    return dict(zip(graph.nodes, parts, strict=True))
+
+
+def _starts(graph: TemporalGraph) -> np.ndarray:
+    """Return where the nodes of every type begin among those of all types, and their number."""
+    sizes = [part.num_nodes for part in graph.nodes.values()]
+    return np.cumsum([0, *sizes])
 
 
 def _leading(matrix: csr_array, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -96,18 +105,21 @@ def _leading(matrix: csr_array, count: int, seed: int) -> tuple[np.ndarray, np.n
         options = {"rng": rng} if "rng" in signature(eigsh).parameters else {}
         values, vectors = eigsh(matrix, count, which="LA", v0=first, tol=1e-6, **options)
     # Largest first, and only those that carry information.
-    order = [k for k in np.argsort(-values)[:count] if values[k] > MIN_EIGENVALUE]
+    order = np.argsort(-values)[:count]
+    order = order[values[order] > MIN_EIGENVALUE]
     vectors = vectors[:, order]
-    # Signs of eigenvectors are arbitrary; the entry of the largest magnitude is made positive.
-    largest = np.abs(vectors).argmax(0) if size else 0
-    return values[order], vectors * np.sign(vectors[largest, np.arange(len(order))])
+    if size:
+        # Signs of eigenvectors are arbitrary; the entry of the largest magnitude is made positive.
+        largest = np.abs(vectors).argmax(0)
+        vectors = vectors * np.sign(vectors[largest, np.arange(len(order))])
+    return values[order], vectors
 
 
 def _adjacency(graph: TemporalGraph, cutoff: int | None = None) -> csr_array:
     """Build the undirected adjacency of all nodes, type after type, from edges before a cutoff."""
-    sizes = [part.num_nodes for part in graph.nodes.values()]
-    starts = dict(zip(graph.nodes, np.cumsum([0, *sizes[:-1]]), strict=True))
-    shape = (sum(sizes), sum(sizes))
+    *begins, size = _starts(graph)
+    starts = dict(zip(graph.nodes, begins, strict=True))
+    shape = (size, size)
     adjacency = csr_array(shape)
     for (source, _, target), relation in graph.relations.items():
         ends = relation.edge_index
@@ -126,6 +138,6 @@ def _adjacency(graph: TemporalGraph, cutoff: int | None = None) -> csr_array:
         # Positions among the nodes of all types.
         rows = ends[0][is_known] + starts[source]
         columns = ends[1][is_known] + starts[target]
-        one_way = coo_array((weight, (rows, columns)), shape).tocsr()
+        one_way = csr_array((weight, (rows, columns)), shape)
         adjacency = adjacency + one_way + one_way.T
     return csr_array(adjacency)

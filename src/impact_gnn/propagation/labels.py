@@ -22,10 +22,12 @@ import numpy as np
 from numba import njit
 
 from impact_gnn import _native
+from impact_gnn._array import safe_divide
 from impact_gnn._native import plain_view
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.hop import ComputedColumns, Hop, mapped_hop
+from impact_gnn.engines.kernels import edge_weight
 from impact_gnn.engines.memory import as_engine
 from impact_gnn.engines.operator import Operator, kernel_arrays, row_blocks
 from impact_gnn.graph import TemporalGraph
@@ -147,7 +149,7 @@ def exclude_own_label(hop: Hop, label: np.ndarray, own: np.ndarray) -> Hop:
         # What is left may be a trace of the own label by rounding; whichever class it is, the
         # whole row is then left out.
         is_known = total > ROUNDING * own[index, None]
-        values *= np.divide(1, total, out=np.zeros_like(total), where=is_known)
+        values *= safe_divide(1.0, np.where(is_known, total, 0))
         return values.astype(np.float32)
 
     return mapped_hop(hop, subtract, np.float32)
@@ -169,15 +171,17 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
         )
     share = np.empty(last.csr.num_targets)
     for low, high in row_blocks(last.csr, RANGE_EDGES):
-        # Two steps return through another node; one step returns along a loop.
-        weight = (
-            _return_paths(first, last, low, high)
-            if len(path) == 2
-            else _sum_loops(low, high, *_arrays(last))
-        )
         # The scale of v stands outside of the sum over u.
-        share[low:high] = weight * last.row_scale[low:high]
+        share[low:high] = _own_weight(path, low, high) * last.row_scale[low:high]
     return share
+
+
+def _own_weight(path: Sequence[Operator], low: int, high: int) -> np.ndarray:
+    """Sum the weights of the paths v → v for v = low .. high−1, without the scale of v."""
+    if len(path) == 1:
+        return _sum_loops(low, high, *_arrays(path[0]))
+    first, last = path
+    return _return_paths(first, last, low, high)
 
 
 def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.ndarray:
@@ -223,9 +227,8 @@ def _sum_loops(  # type: ignore[no-untyped-def]
     for v in range(low, high):
         for e in range(indptr[v], indptr[v + 1]):
             if indices[e] == v:
-                out[v - low] += table[target_period[v], source_period[v]] * (
-                    weight[e] if len(weight) else 1.0
-                )
+                loop_weight = table[target_period[v], source_period[v]]
+                out[v - low] += loop_weight * edge_weight(weight, e)
     return out
 
 
@@ -273,12 +276,11 @@ def _add_return_paths(  # type: ignore[no-untyped-def]
             at = a + np.searchsorted(sources[a:b], u)
             weight_last = 0.0
             while at < b and sources[at] == u:
-                weight_last += weights[at] if len(weights) else 1.0
+                weight_last += edge_weight(weights, at)
                 at += 1
             if weight_last > 0:
                 weight_last *= last_table[last_target[v], last_source[u]]
-                weight_first = first_table[first_target[u], first_source[v]] * (
-                    weight[e] if len(weight) else 1.0
-                )
+                weight_first = first_table[first_target[u], first_source[v]]
+                weight_first *= edge_weight(weight, e)
                 # The path v → u → v: both weights, and the scale of u's mean.
                 sums[row] += weight_last * weight_first * scale[u]

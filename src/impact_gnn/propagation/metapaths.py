@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from impact_gnn import _native, checks
+from impact_gnn._array import safe_divide
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine, time_table
 from impact_gnn.engines.hop import ComputedColumns, Hop, columns_of, position_blocks, selected_hop
@@ -236,7 +237,8 @@ def metapath_label_hops(
             "exactly."
         )
     paths = metapaths(view, length, start=view.target)
-    label = view.label if label is None else label
+    if label is None:
+        label = view.label
     known = label_columns(label, view.num_labels)
     engine = as_engine(engine)
     weights: dict[Metapath, np.ndarray] = {}
@@ -256,8 +258,7 @@ def metapath_label_hops(
         own = own_share([walk.operator(step, k == 0) for k, step in enumerate(path)])
         if path in weights:
             # The weight of the own label, Ω[t_v, t_v]·P_vv, is divided by the row's total as well.
-            total = weights[path]
-            own = np.divide(same_time * own, total, out=np.zeros_like(total), where=total > 0)
+            own = safe_divide(same_time * own, weights[path])
         remaining.append(exclude_own_label(hops[path], label, own))
     loaded = engine.loaded(remaining)
     return {path_name(path): hop for path, hop in zip(paths, loaded, strict=True)}
@@ -355,7 +356,7 @@ def along_ends(
     # Σ_r left[t_v, r] · (P · (right[r, t_u]·x_u))_v
     for r in range(len(right)):
         # A product of zeros adds nothing, and a propagation costs much.
-        if (left[:, r] == 0).all() or (right[r] == 0).all():
+        if not left[:, r].any() or not right[r].any():
             continue
         # left[t_v, r] of every target node, [N].
         factor = left[graph.period, r].astype(dtype)
@@ -378,8 +379,8 @@ def along_ends(
         weights[path] = np.empty(graph.num_nodes)
         for rows in position_blocks(graph.num_nodes):
             weight = np.einsum("vr,vr->v", left[graph.period[rows]], hop.rows(rows))
-            inverse = np.divide(1, weight, out=np.zeros_like(weight), where=weight > 0)
-            sums[path][rows[0] : rows[-1] + 1] *= inverse[:, None].astype(dtype)
+            inverse = safe_divide(1.0, weight)[:, None]
+            sums[path][rows[0] : rows[-1] + 1] *= inverse.astype(dtype)
             weights[path][rows] = weight
             _native.release(sums[path])
         hops[path] = engine.stored(sums[path])

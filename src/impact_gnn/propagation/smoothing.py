@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from impact_gnn._array import safe_divide
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.operator import Operator
@@ -103,8 +104,7 @@ def correct_and_smooth(
                 values = _spread(values, paths, choice.smooth, engine)
             # Rows sum to 1; rows of zeros become uniform.
             total = values.sum(1, keepdims=True)
-            uniform = np.full_like(values, 1 / values.shape[1])
-            yield np.divide(values, total, out=uniform, where=total > 0)
+            yield safe_divide(values, total, 1 / values.shape[1])
 
 
 def _add_errors(
@@ -112,10 +112,12 @@ def _add_errors(
 ) -> np.ndarray:
     """Add spread errors to the predictions, scaled to the mean size of the known errors."""
     # Spreading shrinks errors; each is scaled back to the mean size of the known ones.
-    mean_size = np.abs(errors[known]).sum(1).mean() if len(known) else 0.0
-    # Σ_y |error| of every node, [N, 1].
+    mean_size = np.float32(0)
+    if len(known):
+        mean_size = np.abs(errors[known]).sum(1).mean()
+    # Σ_y |error| of every node, [N, 1]; traces of errors are dropped.
     size = np.abs(spread).sum(1, keepdims=True)
-    spread *= np.divide(mean_size, size, out=np.zeros_like(size), where=size > 1e-3)
+    spread *= safe_divide(mean_size, np.where(size > 1e-3, size, 0))
     # Nodes without a prediction stay zero: there is nothing to correct.
     is_predicted = base.sum(1, keepdims=True) > 0
     return np.where(is_predicted, np.clip(base + spread, 0, None), base)

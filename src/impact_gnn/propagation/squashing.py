@@ -155,7 +155,8 @@ class _Squashing:
         for relation in dict.fromkeys(path[0] for path in requested):
             x = state[relation[0]]
             # Paths that share their first step.
-            walk = replace(self.walk, paths=[path for path in requested if path[0] == relation])
+            paths = [path for path in requested if path[0] == relation]
+            walk = replace(self.walk, paths=paths)
             # Messages are added up, which needs more than 16 bits.
             yield from walk.hops(x, dtype=np.promote_types(x.dtype, np.float32))
 
@@ -223,7 +224,8 @@ class _Squashing:
         # Seeded by name: other relations of the graph do not change a projection.
         rng = np.random.default_rng([self.seed, iteration, *name.encode()])
         # A sparse random projection keeps distances on average, and two thirds of it are zeros.
-        signs = rng.choice([-1.0, 0.0, 1.0], (rows, self.width), p=[1 / 6, 2 / 3, 1 / 6])
+        shape = (rows, self.width)
+        signs = rng.choice([-1.0, 0.0, 1.0], shape, p=[1 / 6, 2 / 3, 1 / 6])
         return signs * np.sqrt(3 / self.width)
 
 

@@ -80,11 +80,13 @@ def _with_column(flow: Flow, column: Tensor) -> Tensor:
     attributes: Any = flow.store.get("edge_attr")
     if attributes is None:
         return column.view(-1, 1)
-    if not isinstance(attributes, Tensor) or attributes.dim() > 2 or len(attributes) != len(column):
+    is_table = isinstance(attributes, Tensor) and attributes.dim() in (1, 2)
+    if not is_table or len(attributes) != len(column):
         raise InputError(
             f"edge_attr of {'-'.join(flow.relation)} must be a tensor [E] or [E, d] to take the "
             f"log-weight as one more column; reshape it or use another delivery."
         )
-    attributes = attributes.view(len(column), -1)
-    dtype = attributes.dtype if attributes.is_floating_point() else column.dtype
-    return torch.cat([attributes.to(dtype), column.view(-1, 1).to(dtype)], dim=1)
+    if attributes.is_floating_point():
+        column = column.to(attributes.dtype)
+    # [E, d] also where no edge is left.
+    return torch.column_stack([attributes.to(column.dtype), column])

@@ -1,7 +1,8 @@
-"""Grouped matrix products in numpy: scatter matrices, and one linear map per group.
+"""The grouped operations of `impact_gnn._array` in numpy.
 
-Rows are brought together by group, so that each group is a few calls of BLAS. Products are made on
-deviations, subtracted in float64, and added up in float64 block by block.
+For scatter matrices and linear maps, rows are brought together by group, so that each group is a
+few calls of BLAS. Products are of deviations, subtracted in float64, and are added up in float64
+block by block.
 """
 
 from __future__ import annotations
@@ -12,26 +13,30 @@ from typing import Any
 
 import numpy as np
 
-from impact_gnn._array import group_kernels
+from impact_gnn._array.group_kernels import group_affine, group_moments
+
+__all__ = ["group_affine", "group_map", "group_moments", "group_scatter", "spd_transport"]
 
 BLOCK = 8192  # rows whose products are summed in the storage type, before the float64 total
 
 
-def scatter(values: np.ndarray, group: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Compute Σ (x − mean_g)(x − mean_g)ᵀ of every group [G, f, f]."""
+def group_scatter(values: np.ndarray, group: np.ndarray, num_groups: int) -> np.ndarray:
+    """Compute `_array.group_scatter`."""
+    _, mean, _ = group_moments(values, group, num_groups)
     width = values.shape[1]
-    total = np.zeros((len(mean), width, width))
-    for g, rows in _blocks(group, len(mean)):
+    total = np.zeros((num_groups, width, width))
+    for g, rows in _blocks(group, num_groups):
         # Subtracted in float64, multiplied in the storage type.
         deviation = (values[rows] - mean[g]).astype(values.dtype)
         total[g] += deviation.T @ deviation
     return total
 
 
-def apply(
-    values: np.ndarray, group: np.ndarray, maps: np.ndarray, center: np.ndarray
+def group_map(
+    values: np.ndarray, group: np.ndarray, maps: np.ndarray, family: np.ndarray
 ) -> np.ndarray:
-    """Compute `A_g (x − center_g) + center_g` row by row; rows of negative groups do not change."""
+    """Compute `_array.group_map`."""
+    center = _family_means(values, group, family)
     out = np.array(values, order="C")
     # Rows are vectors: x Aᵀ in place of A x.
     turned = np.swapaxes(maps, 1, 2).astype(values.dtype, copy=False)
@@ -42,16 +47,23 @@ def apply(
     return out
 
 
-def family_means(values: np.ndarray, group: np.ndarray, family: np.ndarray) -> np.ndarray:
+def _family_means(values: np.ndarray, group: np.ndarray, family: np.ndarray) -> np.ndarray:
     """Return the mean [G, f] over the rows of every group's family."""
     # [G] and [G, f]; then sums over the groups of a family.
-    count, mean, _ = group_kernels.moments(values, group, len(family))
-    num_families = family.max() + 1
-    size = np.zeros(num_families)
-    total = np.zeros((num_families, values.shape[1]))
-    np.add.at(size, family, count)
+    count, mean, _ = group_moments(values, group, len(family))
+    size = np.bincount(family, count)
+    total = np.zeros((len(size), values.shape[1]))
     np.add.at(total, family, count[:, None] * mean)
-    return (total / np.maximum(size, 1)[:, None])[family]
+    family_mean = total / np.maximum(size, 1)[:, None]
+    return family_mean[family]
+
+
+def spd_transport(
+    source: np.ndarray, goal: np.ndarray, floors: tuple[np.ndarray, np.ndarray], dtype: Any
+) -> np.ndarray:
+    """Compute `_array.spd_transport`."""
+    maps, _ = transport(np, source, goal, floors, dtype)
+    return maps
 
 
 def transport(
@@ -63,14 +75,16 @@ def transport(
     values, basis = lib.linalg.eigh(goal)
     raised = lib.maximum(values, goal_floor[..., None])
     half = basis * lib.sqrt(raised)[..., None, :]
-    # Lᵀ Σ L for the K covariances of each goal, [..., K, f, f].
-    turned = lib.swapaxes(half, -1, -2)[..., None, :, :] @ source @ half[..., None, :, :]
+    # One L for the K covariances of each goal, [..., 1, f, f].
+    half = half[..., None, :, :]
+    # Lᵀ Σ L, [..., K, f, f].
+    turned = lib.swapaxes(half, -1, -2) @ source @ half
     gamma, inner = lib.linalg.eigh(turned)
     # From here on in the type of the maps, but not before: the eigenvalues of Lᵀ Σ L span twice as
     # many orders of magnitude as those of Σ, while maps are sums of positive parts.
     inner = lib.asarray(inner, dtype=dtype)
     # F = L V: its columns diagonalise Γ and Σ at once.
-    frame = lib.asarray(half, dtype=dtype)[..., None, :, :] @ inner
+    frame = lib.asarray(half, dtype=dtype) @ inner
     # γ_k = f_kᵀ Σ f_k is at least floor·‖f_k‖² where the eigenvalues of Σ are at least floor.
     least = source_floor[..., None] * (frame * frame).sum(-2)
     # 1 where an eigenvalue is above its floor; floored ones have no gradient.
@@ -88,5 +102,6 @@ def _blocks(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarra
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(num_groups + 1))
     for g in np.flatnonzero(np.diff(starts)):
-        for low in range(starts[g], starts[g + 1], BLOCK):
-            yield int(g), order[low : min(low + BLOCK, starts[g + 1])]
+        rows = order[starts[g] : starts[g + 1]]
+        for low in range(0, len(rows), BLOCK):
+            yield int(g), rows[low : low + BLOCK]
