@@ -236,7 +236,7 @@ BUILTIN = [
         Kind.TRAINING,
         "only labels of the last periods are trained on, a third of all",
         conflicts=dict.fromkeys(["recency", "recency-fast"], "both weight labels by their age"),
-        cost=0.7,
+        cost=0.4,
         search_rank=1,
         prior_score=-0.5,
         label_weight=_window,
