@@ -171,6 +171,14 @@ def test_rows_consist_of_reached_nodes_and_hops_split_over_them(graph, model, me
     split_is_whole(fitted(graph, model, method), graph)
 
 
+@pytest.mark.parametrize("cutoff", [50, 51])
+def test_periods_that_share_a_snapshot_are_explained_as_they_are_predicted(cutoff):
+    """With more than 64 periods, a snapshot may serve the last labelled and the first targets."""
+    graph = ig.tsbm(num_nodes=900, num_times=90, num_labels=2, mean_degree=8, seed=0)
+    options = {"cutoff": cutoff, "epochs": 8, "device": "cpu"}
+    split_is_whole(Pipeline("linear", "snapshot+labels", **options).fit(graph), graph)
+
+
 @pytest.mark.parametrize("method", HETERO)
 def test_metapaths_split_over_the_nodes_at_their_beginning(papers, method):
     split_is_whole(fitted(papers, "linear", method), papers)

@@ -236,7 +236,7 @@ class FileEngine(Engine):
         With `both_directions`, reverse edges are added, and parallel edges merged.
         """
         part = graph.relations[relation]
-        sizes = [graph.nodes[relation[0]].num_nodes, graph.nodes[relation[2]].num_nodes]
+        sizes = [graph.nodes[kind].num_nodes for kind in (relation[0], relation[2])]
         key = _files.digest(part.edge_index, part.weight, *sizes, both_directions)
         goal = self.root / "edges" / key
         # Written last, so the folder is complete.
@@ -283,8 +283,7 @@ class FileEngine(Engine):
         key = _files.digest(x_key, [operator.folder.name for operator in stored], rows, dtype.str)
         # Per source a period, of one or more bytes, and for "sym" a scale of eight bytes.
         node_bytes = max(
-            operator.source_period.nbytes
-            + (8 * operator.csr.num_sources if operator.norm == "sym" else 0)
+            operator.source_period.nbytes + 8 * operator.csr.num_sources * (operator.norm == "sym")
             for operator in operators
         )
         # A slice of the values that are read must fit; results are streamed to files.
@@ -368,8 +367,11 @@ class FileEngine(Engine):
             path = csr.directory / "edge_index.npy"
             if not path.exists():
                 _write_edge_index(csr, path)
-            time = None if part.time is None else self._earliest(csr, part.edge_index, part.time)
-            relations[triple] = Relation(_files.open_array(path, sealed=True), csr.weight, time)
+            time = part.time
+            if time is not None:
+                time = self._earliest(csr, part.edge_index, time)
+            edge_index = _files.open_array(path, sealed=True)
+            relations[triple] = Relation(edge_index, csr.weight, time)
             sorted_edges[triple] = csr
         undirected = graph.with_parts(dict(graph.nodes), relations)
         for triple, csr in sorted_edges.items():
@@ -511,9 +513,10 @@ def _filter_edges(
                 begin = 0
                 for block, ends, positions in filtered():
                     end = begin + len(positions)
-                    is_ends = name == "edge_index"
                     # Ends have new positions; weights and times are copied.
-                    remaining[..., begin:end] = ends if is_ends else values[block][positions]
+                    if name != "edge_index":
+                        ends = values[block][positions]
+                    remaining[..., begin:end] = ends
                     _native.release(remaining)
                     begin = end
     return Relation(**{name: _files.open_array(file, sealed=True) for name, file in files.items()})
@@ -555,6 +558,8 @@ def _remove_if_empty(folder: Path) -> None:
 
 def _refuse_links(folder: Path) -> None:
     """Refuse a folder of ours in which an entry is a link: we would write through it."""
-    links = [entry for entry in folder.iterdir() if entry.is_symlink()] if folder.is_dir() else []
-    if links:
-        raise InputError(f"{links[0]} is a symbolic link in a folder of the engine; remove it.")
+    if not folder.is_dir():
+        return
+    for entry in folder.iterdir():
+        if entry.is_symlink():
+            raise InputError(f"{entry} is a symbolic link in a folder of the engine; remove it.")

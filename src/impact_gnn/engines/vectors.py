@@ -22,6 +22,13 @@ from impact_gnn._native import CACHE_LINE
 
 _INT32 = ir.IntType(32)
 
+# The LLVM type of a type in memory; uint16 stands for float16, which numba does not have.
+FLOATS = {
+    types.uint16: ir.HalfType(),
+    types.float32: ir.FloatType(),
+    types.float64: ir.DoubleType(),
+}
+
 
 class Vector(types.Type):
     """`width` sums in float32, or in float64 where `double`."""
@@ -29,13 +36,18 @@ class Vector(types.Type):
     def __init__(self, width: int, double: bool) -> None:
         self.width = width
         self.double = double
-        super().__init__(name=f"Vector({width}, {'float64' if double else 'float32'})")
+        super().__init__(name=f"Vector({width}, {self.scalar})")
+
+    @property
+    def scalar(self) -> types.Float:
+        """The type of the sums."""
+        return types.float64 if self.double else types.float32
 
     def of(self, element: ir.Type | None = None) -> ir.VectorType:
         """The LLVM vector of this width, of `element` or of the type of the sums."""
-        return ir.VectorType(
-            element or (ir.DoubleType() if self.double else ir.FloatType()), self.width
-        )
+        if element is None:
+            element = FLOATS[self.scalar]
+        return ir.VectorType(element, self.width)
 
 
 @register_model(Vector)
@@ -81,7 +93,8 @@ def add(typing, total, array, position):  # type: ignore[no-untyped-def]
     """`total + array[position : position + width]`."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.fadd(args[0], _load(builder, total, array, args[1], args[2]))
+        row = _load(builder, total, array, args[1], args[2])
+        return builder.fadd(args[0], row)
 
     return total(total, array, types.int64), generate
 
@@ -89,31 +102,30 @@ def add(typing, total, array, position):  # type: ignore[no-untyped-def]
 @intrinsic
 def multiply_add(typing, total, factor, array, position):  # type: ignore[no-untyped-def]
     """`total + factor · array[position : position + width]`, rounded once where the CPU can."""
-    scalar = types.float64 if total.double else types.float32
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
         row = _load(builder, total, array, args[2], args[3])
         # LLVM's a·b + c for vectors of this width.
         kind = ir.FunctionType(total.of(), [total.of()] * 3)
-        name = f"llvm.fmuladd.v{total.width}f{scalar.bitwidth}"
+        name = f"llvm.fmuladd.v{total.width}f{total.scalar.bitwidth}"
         fused = cgutils.get_or_insert_function(builder.module, kind, name)
-        return builder.call(fused, [_repeat(builder, total, args[1]), row, args[0]])
+        factors = _repeat(builder, total, args[1])
+        return builder.call(fused, [factors, row, args[0]])
 
-    return total(total, scalar, array, types.int64), generate
+    return total(total, total.scalar, array, types.int64), generate
 
 
 @intrinsic
 def store(typing, array, position, total, factor):  # type: ignore[no-untyped-def]
     """Write `factor · total` to `array[position : position + width]`, in the type of `array`."""
-    scalar = types.float64 if total.double else types.float32
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        value = builder.fmul(args[2], _repeat(builder, total, args[3]))
+        factors = _repeat(builder, total, args[3])
+        value = builder.fmul(args[2], factors)
         if array.dtype != types.float64 and total.double:
             # Sums of a heavy row are float64 whatever the rows are.
             value = builder.fptrunc(value, total.of(ir.FloatType()))
         if array.dtype == types.uint16:
-            # uint16 stands for float16, which numba does not have.
             value = builder.fptrunc(value, total.of(ir.HalfType()))
         elif array.dtype == types.float64 and not total.double:
             value = builder.fpext(value, total.of(ir.DoubleType()))
@@ -121,7 +133,7 @@ def store(typing, array, position, total, factor):  # type: ignore[no-untyped-de
         builder.store(value, where).align = array.dtype.bitwidth // 8
         return context.get_dummy_value()
 
-    return types.void(array, types.int64, total, scalar), generate
+    return types.void(array, types.int64, total, total.scalar), generate
 
 
 @intrinsic
@@ -130,8 +142,11 @@ def widened(typing, total, array, position):  # type: ignore[no-untyped-def]
     double = Vector(total.width, True)
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        value = args[0] if total.double else builder.fpext(args[0], double.of())
-        return builder.fadd(value, _load(builder, double, array, args[1], args[2]))
+        value = args[0]
+        if not total.double:
+            value = builder.fpext(value, double.of())
+        row = _load(builder, double, array, args[1], args[2])
+        return builder.fadd(value, row)
 
     return double(total, array, types.int64), generate
 
@@ -146,27 +161,25 @@ def prefetch(typing, array, position, total):  # type: ignore[no-untyped-def]
         steps = {*range(0, total.width, CACHE_LINE // size), total.width - 1}
         for step in sorted(steps):
             at = builder.add(args[1], ir.Constant(args[1].type, step))
-            _prefetch(builder, _address(builder, args[0], at))
+            _prefetch(builder, _address(builder, args[0], at, ir.IntType(8)))
         return context.get_dummy_value()
 
     return types.void(array, types.int64, total), generate
 
 
-def _address(builder, value, position, to=None):  # type: ignore[no-untyped-def]
-    return builder.bitcast(builder.gep(value, [position]), (to or ir.IntType(8)).as_pointer())
+def _address(builder, value, position, to):  # type: ignore[no-untyped-def]
+    place = builder.gep(value, [position])
+    return builder.bitcast(place, to.as_pointer())
 
 
 def _load(builder, total, array, value, position):  # type: ignore[no-untyped-def]
-    # The type in memory; uint16 stands for float16.
-    stored = {
-        types.uint16: ir.HalfType(),
-        types.float32: ir.FloatType(),
-        types.float64: ir.DoubleType(),
-    }[array.dtype]
     # Read in the stored type, then widened to that of the sums.
-    row = builder.load(_address(builder, value, position, total.of(stored)))
+    stored = total.of(FLOATS[array.dtype])
+    row = builder.load(_address(builder, value, position, stored))
     row.align = array.dtype.bitwidth // 8  # rows start anywhere
-    return row if row.type == total.of() else builder.fpext(row, total.of())
+    if row.type == total.of():
+        return row
+    return builder.fpext(row, total.of())
 
 
 def _repeat(builder, total, scalar):  # type: ignore[no-untyped-def]

@@ -607,7 +607,9 @@ class TemporalGraph:
         last_label = int(self.time[self.y >= 0].max())
         # the target type's own times: another type may be newer
         later = self.time[self.time > last_label]
-        return int(later.min() if len(later) else last_label)
+        if not len(later):
+            return last_label
+        return int(later.min())
 
     def undirected(self) -> TemporalGraph:
         """The graph with every edge in both directions; between two types as relation `rev_...`.
@@ -720,7 +722,9 @@ class TemporalGraph:
     def visible_classes(self) -> np.ndarray:
         """Classes that have a visible label; without names, all numbers up to the largest one."""
         visible = np.flatnonzero(np.bincount(self.label[self.label >= 0]))
-        return visible if self.label_names is not None else np.arange(visible.max(initial=-1) + 1)
+        if self.label_names is None:
+            visible = np.arange(visible.max(initial=-1) + 1)
+        return visible
 
     def with_visible_classes(self) -> TemporalGraph:
         """The same graph with its `visible_classes` alone; others occur in hidden labels only."""

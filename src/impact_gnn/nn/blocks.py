@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from impact_gnn import checks
+
+Hops: TypeAlias = Sequence[Tensor]
+"""One matrix [n, f_k] per hop."""
 
 
 class Dropout(nn.Module):

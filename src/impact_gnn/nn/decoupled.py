@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from impact_gnn.nn.blocks import Dropout, PReLU, ResidualMLP, encoder, label_branch, mlp
+from impact_gnn.nn.blocks import Dropout, Hops, PReLU, ResidualMLP, encoder, label_branch, mlp
 
 
 class SGC(nn.Module):
@@ -38,7 +38,7 @@ class SGC(nn.Module):
         widths = [width + sum(label_channels), *middle, num_labels]
         self.classify = mlp(widths, dropout, norm="none")
 
-    def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
+    def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
         return self.classify(torch.cat([hops[-1], *label_hops], dim=1))
 
 
@@ -62,7 +62,7 @@ class Linear(nn.Module):
         super().__init__()
         self.classify = nn.Linear(sum(in_channels) + sum(label_channels), num_labels)
 
-    def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
+    def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
         return self.classify(torch.cat([*hops, *label_hops], dim=1))
 
 
@@ -95,7 +95,7 @@ class SIGN(nn.Module):
         layers = [hidden * len(widths), *[hidden] * (num_layers - 1), num_labels]
         self.classify = mlp(layers, dropout)
 
-    def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
+    def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
         inputs = zip(self.branches, [*hops, *label_hops], strict=True)
         return self.classify(torch.cat([branch(values) for branch, values in inputs], dim=1))
 
@@ -155,7 +155,7 @@ class GAMLP(nn.Module):
         self.classify = nn.Sequential(PReLU(), Dropout(dropout), last)
         self.label_branch = label_branch(label_channels, hidden, num_labels, label_layers, dropout)
 
-    def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
+    def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
         encoded = [encode(values) for encode, values in zip(self.encode, hops, strict=True)]
         logits = self.classify(self.attend(encoded) + self.residual(hops[0]))
         if self.label_branch is None:
@@ -170,7 +170,7 @@ class _HopAttention(nn.Module):
         super().__init__()
         self.score = nn.Linear(2 * width, 1)
 
-    def forward(self, hops: Sequence[Tensor]) -> Tensor:
+    def forward(self, hops: Hops) -> Tensor:
         mean = hops[0]
         scores: list[Tensor] = []
         for k, hop in enumerate(hops):
@@ -180,7 +180,7 @@ class _HopAttention(nn.Module):
         return mean
 
 
-def _weighted_mean(scores: Sequence[Tensor], hops: Sequence[Tensor]) -> Tensor:
+def _weighted_mean(scores: Sequence[Tensor], hops: Hops) -> Tensor:
     """Σ_k softmax(scores)_k · hop_k."""
     # Shares of the hops of every node [n, k], and their weighted sum [n, width].
     share = torch.softmax(torch.cat([*scores], dim=1), dim=1)

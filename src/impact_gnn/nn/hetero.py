@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from impact_gnn.checks import InputError
-from impact_gnn.nn.blocks import Dropout, PReLU, encoder, label_branch, mlp
+from impact_gnn.nn.blocks import Dropout, Hops, PReLU, encoder, label_branch, mlp
 
 
 class SeHGNN(nn.Module):
@@ -69,7 +69,7 @@ class SeHGNN(nn.Module):
         self.classify = nn.Sequential(PReLU(), Dropout(dropout), last)
         self.label_branch = label_branch(label_channels, hidden, num_labels, label_layers, dropout)
 
-    def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
+    def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
         hops = [self.input_dropout(values) for values in hops]
         inputs = zip(self.encode, [*hops, *label_hops], strict=True)
         # All metapaths of a node side by side [n, m, hidden], then mixed by attention.
@@ -175,7 +175,7 @@ class RpHGNN(nn.Module):
         layers = [hidden * len(self.groups), *[hidden] * (num_layers - 1), num_labels]
         self.classify = mlp(layers, dropout, norm=norm)
 
-    def forward(self, hops: Sequence[Tensor], label_hops: Sequence[Tensor] = ()) -> Tensor:
+    def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
         inputs = [*(self.input_dropout(values) for values in hops), *label_hops]
         # Groups name all inputs, so the largest position is that of the last one.
         expected = 1 + max(map(max, self.groups))
@@ -219,7 +219,7 @@ class GroupEncoder(nn.Module):
             width *= filters
         self.read = encoder(width, hidden, share, layers=layers, norm=norm)
 
-    def forward(self, hops: Sequence[Tensor]) -> Tensor:
+    def forward(self, hops: Hops) -> Tensor:
         widened = [widen(values) for widen, values in zip(self.widen, hops, strict=True)]
         # [n, hops, width] → [n, filters, width] → [n, filters · width].
         return self.read(self.convolve(torch.stack(widened, dim=1)).flatten(1))
