@@ -171,9 +171,7 @@ def guess_nodes(
     it may be a birthday.
     """
     table = source.head
-    columns = named.get("columns") or {}
-    if not isinstance(columns, Mapping):
-        raise InputError(f"columns={quoted(columns)} should be a mapping from column name to kind.")
+    columns = _column_kinds(named)
     roles = _named_roles(named, NodeTable.role_names)
     used = [*filter(None, roles.values()), *columns]
     _check_columns(source, used)
@@ -187,7 +185,9 @@ def guess_nodes(
     free = [name for name in free if name != roles["time"]]
     date = roles["time"]
     if labelled:
-        date = date or _only_date(table, free)
+        dates = _date_columns(table.slice(0, 1000), free)
+        if len(dates) == 1:
+            date = date or dates[0]
         # The label may be recognised by the date from which on it is missing.
         roles.setdefault("label", _first_name(free, LABELS) or _guess_label(table, free, date))
     if named.get("time") is None and (alone or roles.get("label")):
@@ -198,8 +198,15 @@ def guess_nodes(
         time=roles["time"] or None,
         label=roles.get("label") or None,
         unknown=_unknown_labels(source.name, named.get("unknown")),
-        columns=dict(columns),
+        columns=columns,
     )
+
+
+def _column_kinds(named: Mapping[str, Any]) -> dict[str, str]:
+    columns = named.get("columns") or {}
+    if not isinstance(columns, Mapping):
+        raise InputError(f"columns={quoted(columns)} should be a mapping from column name to kind.")
+    return dict(columns)
 
 
 def _named_roles(named: Mapping[str, Any], roles: Iterable[str]) -> dict[str, Any]:
@@ -237,18 +244,17 @@ def guess_edges(
     source: Source,
     named: Mapping[str, Any],
     ends: tuple[str, str] | None = None,
-    types: Iterable[str] = (),
 ) -> EdgeTable:
     """Guess the roles of the columns of an edge table that are not `named`.
 
-    Columns of its ends may have the names of the types of both `ends`, or of any two `types`.
+    Columns of its ends may have the names of the types of both `ends`.
     """
     names = source.head.column_names
     roles = _named_roles(named, EdgeTable.role_names)
     roles = {role: column for role, column in roles.items() if column or role not in EDGE_ENDS}
     _check_columns(source, list(set(filter(None, roles.values()))))
     if not {*EDGE_ENDS} <= roles.keys():
-        pair = _columns_of_types(names, ends) or _end_columns(names, types)
+        pair = _columns_of_types(names, ends) or _end_columns(names)
         # An index without a name, as pandas writes it, is no end.
         titled = tuple(name for name in names if not name.startswith(UNNAMED))
         if pair is None and len(titled) == 2:
@@ -277,22 +283,18 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
     if {"nodes", "edges"} <= sources.keys():
         node = guess_nodes("node", sources["nodes"], {}, labelled=True, alone=True)
         return Spec({"node": node}, {HOMOGENEOUS: guess_edges(sources["edges"], {})}, "node")
-    types = {name: _singular(name) for name in sources}
+    types = _type_names(sources)
     if len(sources) == 1:
         (name, source), *_ = sources.items()
         if (events := guess_events(types[name], source)) is not None:
             return events
-    links = {}
-    others = {}
-    for name, source in sources.items():
-        names = source.head.column_names
-        other_types = [kind for other, kind in types.items() if other != name]
-        # a table with ids of its own is one of events, not of edges
-        is_link = _end_columns(names, other_types) and not _named_key(name, types[name], names)
-        if is_link:
-            links[name] = source
-        else:
-            others[name] = source
+    # A table of two usual ends, and without ids of its own, holds edges.
+    links = {
+        name: source
+        for name, source in sources.items()
+        if _end_columns(source.head.column_names) and not _named_key(name, types[name], source)
+    }
+    others = {name: source for name, source in sources.items() if name not in links}
     tables = {types[name]: source for name, source in others.items()}
     spec = guess_by_keys(others, types)
     if spec is None:
@@ -305,6 +307,13 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
             "and set them there."
         )
     return spec
+
+
+def _type_names(tables: Iterable[str]) -> dict[str, str]:
+    """Return the node type of every table: its name in singular, unless two tables share it."""
+    types = {name: _singular(name) for name in tables}
+    counts = Counter(types.values())
+    return {name: kind if counts[kind] == 1 else name for name, kind in types.items()}
 
 
 def _guess_unrelated(
@@ -364,7 +373,7 @@ def guess_events(
     if named["id"] is None:
         source = with_row_numbers(source)
         named["id"] = ROW
-    columns = named.get("columns") or {}
+    columns = _column_kinds(named)
     if entities is None:
         time = named.get("time") or _first_name(names, TIMES)
         label = named.get("label") or _first_name(names, OWN_LABELS)
@@ -408,7 +417,7 @@ def _link_edges(
     """Return the relations of tables that hold nothing but edges."""
     edges = {}
     for name, source in links.items():
-        table = guess_edges(source, {}, None, tables)
+        table = guess_edges(source, {})
         source_type, target_type = _end_types(source, table, nodes, tables)
         edges[source_type, name, target_type] = table
     return edges
@@ -423,55 +432,128 @@ def guess_by_keys(
 ) -> Spec | None:
     """Guess the spec of tables that refer to each other by foreign keys; None without keys.
 
-    The type to classify is the one with a label, otherwise the one with the most keys; `named` are
-    roles of its columns. A table of events without a date takes that of the table that one of its
-    keys leads to.
+    The type to classify is the one with a label, otherwise the one with the most keys. A table
+    that has no ids, and nothing but two keys, holds edges.
+
+    Args:
+        sources: The tables by name.
+        types: The node type of every table.
+        target: The type to classify.
+        named: Roles of columns: those of the type to classify, or mappings by type.
     """
-    roles = dict(named or {})
-    entities = {}
-    for name, source in sources.items():
-        if (id_column := _key_of_table(name, types[name], source)) is not None:
-            words = (plain_name(types[name]), plain_name(name))
-            entities[types[name]] = Entity(source, id_column, words)
+    named = named or {}
+    entities = _entities(sources, types, _by_type(named.get("id")))
+    if target not in (None, *entities):
+        raise InputError(
+            f"target={quoted(target)} is not a table; choose one of {listing(list(entities))}."
+        )
     keys = find_keys(entities)
+    label = named.get("label")
+    links = [
+        kind
+        for kind, entity in entities.items()
+        if entity.id == ROW
+        and [key.table for key in keys].count(kind) == 2
+        and kind != target
+        and not _label_column(entity.source, label)
+    ]
+    # A table without ids needs keys.
+    with_keys = {key.table for key in keys}
+    nodes = {
+        kind: entity
+        for kind, entity in entities.items()
+        if kind not in links and (entity.id != ROW or kind in with_keys)
+    }
     if not keys:
         return None
-    target = target or _events_of(entities, keys, roles.get("label"))
-    times = {kind: _date_column(entity.source) for kind, entity in entities.items()}
-    # The user's roles are those of the type to classify.
-    times[target] = roles.pop("time", times[target])
-    extended = {}
+    target = target or _events_of(nodes, keys, label)
+    if isinstance(named.get("id"), str):
+        nodes[target] = _with_id(nodes[target], named["id"])
+        keys = find_keys({**entities, **nodes})
+    spec = _key_spec(nodes, [key for key in keys if key.table not in links], target, named)
+    names = {kind: name for name, kind in types.items()}
+    for kind in links:
+        first, second = (key for key in keys if key.table == kind)
+        ends = {"source": first.column, "target": second.column}
+        table = guess_edges(sources[names[kind]], ends)
+        spec.edges[first.parent, names[kind], second.parent] = table
+    return spec
+
+
+def _entities(
+    sources: Mapping[str, Source], types: Mapping[str, str], ids: Mapping[str, str]
+) -> dict[str, Entity]:
+    """Return every table with its ids; rows without ids are numbered, and no key refers to them."""
+    # Before ids are known, tables are known by their words.
+    tables = {}
+    for name, source in sources.items():
+        plain = plain_name(name)
+        words = (plain_name(types[name]), plain, plain.removesuffix("s"))
+        tables[name] = Entity(source, "", words)
+    entities = {}
+    for name, table in tables.items():
+        kind = types[name]
+        others = [other for other in tables.values() if other is not table]
+        column = ids.get(kind) or _key_of_table(name, kind, table.source, others)
+        if column is None:
+            entities[kind] = Entity(with_row_numbers(table.source), ROW, ())
+        else:
+            entities[kind] = _with_id(table, column)
+    return entities
+
+
+def _with_id(entity: Entity, column: str) -> Entity:
+    _check_columns(entity.source, [column])
+    return replace(entity, id=column)
+
+
+def _by_type(value: Any) -> Mapping[str, Any]:
+    """Return what a user has named by type; nothing where one name is for the type to classify."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _key_spec(
+    entities: dict[str, Entity], keys: list[ForeignKey], target: str, named: Mapping[str, Any]
+) -> Spec:
+    """Return the spec of tables of nodes that refer to each other by keys."""
+    times_by_type = _by_type(named.get("time"))
+    times = {
+        kind: times_by_type.get(kind, _date_column(entity.source, is_target=kind == target))
+        for kind, entity in entities.items()
+    }
+    if isinstance(named.get("time"), str):
+        times[target] = named["time"]
+    events = entities[target]
+    has_date = times[target] is not None or _date_columns(events.source.head)
     for key in keys:
         # Events such as results have the date of their parent, such as a race.
-        if key.table == target and times[key.parent] and not times[target]:
-            events = entities[target]
+        if key.table == target and times.get(key.parent) and not has_date:
+            has_date = True
             parent = entities[key.parent]
             times[target] = f"{key.column}.{times[key.parent]}"
             source = with_parent_column(events.source, key.column, parent, str(times[key.parent]))
             entities[target] = replace(events, source=source)
-            extended[source.name] = source
     nodes = {}
     for kind, entity in entities.items():
-        columns = {key.column: "ignore" for key in keys if key.table == kind}
-        own_roles: dict[str, Any] = {"id": entity.id, "time": times[kind] or ""}
-        if kind == target:
-            columns |= roles.pop("columns", {})
-            own_roles |= roles
-        own_roles["columns"] = columns
-        nodes[kind] = guess_nodes(kind, entity.source, own_roles, labelled=kind == target)
+        roles = _roles_of_type(named, kind, is_target=kind == target)
+        declared = _column_kinds(roles)
+        roles["columns"] = {key.column: "ignore" for key in keys if key.table == kind} | declared
+        roles |= {"id": entity.id, "time": times[kind] or ""}
+        nodes[kind] = guess_nodes(kind, entity.source, roles, labelled=kind == target)
     edges = {}
     for key in keys:  # from the parent to the row
         child = entities[key.table]
         edges[key.parent, f"{key.table}_{key.column}", key.table] = EdgeTable(
             child.source.name, source=key.column, target=child.id, dangling="drop"
         )
+    extended = {entity.source.name: entity.source for entity in entities.values()}
     head = entities[target].source.head
     used = [*nodes[target].columns, *nodes[target].roles.values()]
     # what is named after a table but holds other values than its ids is no key
     free = [
         name
         for name in head.column_names
-        if name not in used and not any(one.is_meant_by(name) for one in entities.values())
+        if name not in used and not any(entity.match(name) for entity in entities.values())
     ]
     without_table = find_entities(head, free, by_values=False)
     for name in chain(*without_table.values()):
@@ -479,39 +561,78 @@ def guess_by_keys(
     return _with_entities(Spec(nodes, edges, target, extended=extended), without_table)
 
 
+def _roles_of_type(named: Mapping[str, Any], kind: str, *, is_target: bool) -> dict[str, Any]:
+    """Return the roles that a user has named for one type."""
+    roles = {}
+    for role, value in named.items():
+        entries = _by_type(value)
+        # Kinds of columns are a mapping themselves.
+        if entries and (role != "columns" or any(map(_by_type, entries.values()))):
+            value = entries.get(kind)
+        elif not is_target:
+            value = None
+        if value is not None:
+            roles[role] = value
+    return roles
+
+
 def _events_of(entities: Mapping[str, Entity], keys: list[ForeignKey], label: str | None) -> str:
-    """Return the only type with a label, otherwise the one with the most keys."""
-    label_names = [label] if label else LABELS
-    labelled = [
-        kind
-        for kind, entity in entities.items()
-        if _first_name(entity.source.head.column_names, label_names)
-    ]
-    if len(labelled) == 1:
-        return labelled[0]
+    """Return the type with a label, of several or none the one with the most keys or a date."""
+    labelled = [kind for kind, entity in entities.items() if _label_column(entity.source, label)]
     num_keys = Counter(key.table for key in keys)
-    return max(entities, key=lambda kind: (num_keys[kind], len(entities[kind].source.head)))
+
+    def rank(kind: str) -> tuple[int, bool, int]:
+        source = entities[kind].source
+        return num_keys[kind], _date_column(source) is not None, len(source.head)
+
+    return max(labelled or entities, key=rank)
 
 
-def _key_of_table(name: str, kind: str, source: Source) -> str | None:
+def _label_column(source: Source, label: str | None) -> str | None:
+    return _first_name(source.head.column_names, [label] if label else LABELS)
+
+
+def _key_of_table(name: str, kind: str, source: Source, others: list[Entity]) -> str | None:
     """Return the column of a table's own ids: named after the table, or any that is distinct."""
-    names = source.head.column_names
-    named = _named_key(name, kind, names) or _first_name(names, ["id"])
-    return named or _guess_id(kind, names, source.head)
-
-
-def _named_key(name: str, kind: str, columns: list[str]) -> str | None:
-    """Return the column of ids that is named after its table."""
-    wanted = {f"{plain_name(word)}{ending}" for word in (name, kind) for ending in KEY_ENDINGS}
-    return next((column for column in columns if plain_name(column) in wanted), None)
-
-
-def _date_column(source: Source) -> str | None:
-    """Return the first column with a usual name of times that holds dates or years."""
     head = source.head
-    for name in head.column_names:
-        if name.lower() in TIMES and guess_kind(name, head.column(name))[0] == "date":
-            return name
+    named = _named_key(name, kind, source) or _first_name(head.column_names, ["id"])
+    if named is not None:
+        return named
+    # A column that names another table is no id, even if its values differ by chance.
+    free = [column for column in head.column_names if not any(one.match(column) for one in others)]
+    column = _guess_id(kind, free, head)
+    return column if column is not None and _is_distinct(head.column(column)) else None
+
+
+def _named_key(name: str, kind: str, source: Source) -> str | None:
+    """Return the column of ids that is named after its table."""
+    words = (plain_name(name), plain_name(kind))
+    wanted = [f"{word}{ending}" for ending in KEY_ENDINGS for word in words]
+    names = source.head.column_names
+    named = _first_name(names, wanted)
+    # A column with the very name of the table may also be something else.
+    same = _first_name(names, words)
+    if named is None and same is not None and _is_distinct(source.head.column(same)):
+        return same
+    return named
+
+
+def _date_columns(table: pa.Table, names: Iterable[str] | None = None) -> list[str]:
+    """Return the columns that hold dates."""
+    names = table.column_names if names is None else names
+    return [name for name in names if guess_kind(name, table.column(name))[0] == "date"]
+
+
+def _date_column(source: Source, *, is_target: bool = False) -> str | None:
+    """Return the first column with a usual name of times that holds dates or years.
+
+    The only date of the type to classify is its time; that of another type may be a birthday.
+    """
+    head = source.head
+    dates = _date_columns(head)
+    usual = [name for name in dates if _first_name([name], TIMES)]
+    if usual or (is_target and len(dates) == 1):
+        return [*usual, *dates][0]
     return _first_name(head.column_names, ("year", "publication_year"))
 
 
@@ -538,10 +659,9 @@ def _end_types(
 def _types_of(
     source: Source, column: str, nodes: Mapping[str, NodeTable], tables: Mapping[str, Source]
 ) -> list[str]:
-    """Return the node types that a column may name: by its name, or those that have its values."""
-    by_name = [kind for kind in nodes if _is_named_after(column, kind)]
-    if by_name or len(nodes) == 1:
-        return by_name[:1] or list(nodes)
+    """Return the node types that a column may name: those that have its values."""
+    if len(nodes) == 1:
+        return list(nodes)
     return [
         kind
         for kind, node in nodes.items()
@@ -549,40 +669,46 @@ def _types_of(
     ]
 
 
-def _end_columns(names: list[str], types: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the two ends of an edge: a usual pair of names, or the names of two types."""
+def _end_columns(names: list[str]) -> tuple[str, str] | None:
+    """Return the two ends of an edge, if a usual pair of names is among the columns."""
     stems = {re.sub(r"_(id|node)$", "", name.lower()): name for name in names}
     for source, target in ENDS:
         if source in stems and target in stems:
             return stems[source], stems[target]
-    types = list(types)
-    matching = [name for name in names if any(_is_named_after(name, kind) for kind in types)]
-    return tuple(matching[:2]) if len(matching) >= 2 else None
+    return None
 
 
 def _columns_of_types(names: list[str], ends: tuple[str, str] | None) -> tuple[str, ...] | None:
     """Return the columns named after the types of both ends, where these differ."""
     columns = []
     for kind in ends or ():
-        columns += [name for name in names if _is_named_after(name, kind)][:1]
+        wanted = (kind, f"{kind}s", *(f"{kind}{ending}" for ending in KEY_ENDINGS))
+        columns += [name for name in names if _first_name([name], wanted)][:1]
     return tuple(columns) if len(set(columns)) == 2 else None
 
 
-def _is_named_after(column: str, kind: str) -> bool:
-    return column.lower() in (kind, f"{kind}_id", f"{kind}s")
-
-
 def _first_name(names: list[str], wanted: Iterable[str]) -> str | None:
-    """Return the first of the `wanted` names, in this spelling or in another case."""
+    """Return the first of the `wanted` names, in this spelling or in one like it (createdAt)."""
     # Reversed: of several spellings, the first column wins.
-    by_lower = {name.lower(): name for name in reversed(names)}
-    spellings = (name if name in names else by_lower.get(name) for name in wanted)
+    by_plain = {plain_name(name): name for name in reversed(names)}
+    spellings = (name if name in names else by_plain.get(plain_name(name)) for name in wanted)
     return next(filter(None, spellings), None)
+
+
+def _is_distinct(column: pa.ChunkedArray) -> bool:
+    """Whether all values differ, and can be ids."""
+    if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
+        return False
+    return bool(pc.count_distinct(column, mode="all").as_py() == len(column))
 
 
 def _guess_id(kind: str, names: list[str], table: pa.Table) -> str | None:
     """Return the column of ids: by its name, or the first one if all its texts differ."""
-    named = _first_name(names, (f"{kind}_id", *IDS))
+    named = _first_name(names, (f"{kind}_id", "id"))
+    same = _first_name(names, [kind])
+    if named is None and same is not None and _is_distinct(table.column(same)):
+        return same
+    named = named or _first_name(names, IDS)
     if named is not None:
         return named
     candidates = [name for name in names if re.search(r"_id$|[a-z]I[dD]$|_ID$", name)]
@@ -590,19 +716,7 @@ def _guess_id(kind: str, names: list[str], table: pa.Table) -> str | None:
         # an index of a data frame has no name in a CSV
         if name.startswith(UNNAMED) or guess_kind(name, table.column(name))[0] == "ignore":
             candidates.append(name)
-    for name in candidates:
-        column = table.column(name)
-        if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
-            continue
-        if pc.count_distinct(column, mode="all").as_py() == len(column):
-            return name
-    return None
-
-
-def _only_date(table: pa.Table, names: list[str]) -> str | None:
-    kinds = {name: guess_kind(name, table.column(name).slice(0, 1000))[0] for name in names}
-    dates = [name for name, kind in kinds.items() if kind == "date"]
-    return dates[0] if len(dates) == 1 else None
+    return next((name for name in candidates if _is_distinct(table.column(name))), None)
 
 
 def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | None:
@@ -627,10 +741,10 @@ def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | N
 
 
 def _singular(name: str) -> str:
-    name = re.sub("ies$", "y", name.lower())
+    name = re.sub("(?<!mov)(?<!cook)(?<!ser)ies$", "y", name.lower())
     if re.search("(tch|nch|rch|sh|ss|x)es$", name):  # matches, boxes
         return name[:-2]
-    return re.sub("(?<![us])s$", "", name)  # not of status, class
+    return re.sub("(?<![us])(?<!serie)s$", "", name)  # not of status, class, series
 
 
 # -- graph.toml

@@ -36,6 +36,7 @@ from impact_gnn.data.spec import (
 from impact_gnn.data.values import (
     Period,
     finite_numbers,
+    floats_as_numbers,
     label_notes,
     labels,
     numbers_as_dates,
@@ -230,8 +231,16 @@ def _event_spec(
 ) -> tuple[Spec, list[Source]]:
     """Return the spec of tables of events, with roles that the user has named, and the tables."""
     roles = {role: value for role, value in named.items() if value is not None}
+    columns = entities or {}
+    if not isinstance(columns, Mapping) or any(isinstance(one, str) for one in columns.values()):
+        raise InputError(
+            f"entities={quoted(entities)} should be lists of columns by type, "
+            "such as {'user': ['userId']}."
+        )
     # Several tables are joined by keys; a single one has columns that name entities.
     if _has_types(nodes):
+        if entities is not None:
+            raise InputError("entities are columns of a single table; leave them out.")
         sources = {kind: from_frame(kind, table, indexed=True) for kind, table in nodes.items()}
         types = {kind: kind for kind in sources}
         spec = guess_by_keys(sources, types, target=target, named=roles)
@@ -343,6 +352,8 @@ def build(
     tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
+    used = {table.file for table in (*spec.nodes.values(), *spec.edges.values())}
+    unused = [f"{name}: not used" for name in by_name if name not in used]
     # Such a graph has the names of `TemporalGraph(...)`, whatever the tables are called.
     is_homogeneous = len(nodes) == 1 and len(links) == 1
     graph = TemporalGraph.hetero(
@@ -358,7 +369,7 @@ def build(
     )
     graph, misfit_notes = _with_kinds(graph, list(nodes.values()), cutoff)
     notes = [note for table in tables for note in table.notes]
-    return Reading(graph, [*notes, *time_notes, *misfit_notes], spec)
+    return Reading(graph, [*notes, *unused, *time_notes, *misfit_notes], spec)
 
 
 def _assign_periods(
@@ -724,7 +735,11 @@ def _join(
     arrays = dict.fromkeys(EDGE_ENDS, np.empty(0))
 
     def look_up(role: str, end: NodeRows) -> None:
-        position = positions(columns[role], end.key, end.name)
+        column = columns[role]
+        if end.ids is not None and not end.ids.is_text:
+            # Gaps make floats of whole numbers.
+            column = replace(column, values=floats_as_numbers(column.values))
+        position = positions(column, end.key, end.name)
         arrays[role] = position.astype(index_type(end.size), copy=False)
 
     # Both ends in threads: Arrow's lookups release Python's lock.
