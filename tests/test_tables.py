@@ -928,3 +928,8 @@ def test_ids_are_sorted_as_numbers_where_they_are_some():
         quiet=True,
     )
     assert g.ids.tolist() == ["-1", "9", "10", "007", "a", "b"]
+
+
+def test_a_column_is_no_table():
+    with pytest.raises(InputError, match="nodes is a Series; pass a data frame"):
+        ig.from_tables(pd.Series([1, 2]), {"source": [0], "target": [1]})

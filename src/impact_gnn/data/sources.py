@@ -153,7 +153,7 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
 
     The index of a pandas frame may name the rows (`indexed`); then it becomes a column.
     """
-    if type(frame).__module__.startswith("pandas") and hasattr(frame, "reset_index"):
+    if type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
         frame = _from_pandas(name, frame, indexed)
     if isinstance(frame, np.ndarray) and frame.ndim == 2 and len(frame) == 2:
         frame = {"source": frame[0], "target": frame[1]}  # an edge list of ids
@@ -225,7 +225,7 @@ def files(folder: Path) -> dict[str, Source]:
     out: dict[str, Source] = {}
     for path in sorted(folder.iterdir()):
         source = file(path)
-        if source is None:
+        if source is None or path.name.startswith("."):  # files of the system
             continue
         stem = path.name.split(".")[0]
         if stem in out:
@@ -238,11 +238,11 @@ def files(folder: Path) -> dict[str, Source]:
 
 def file(path: Path) -> Source | None:
     """Return the table in a file, or in a folder of Parquet files; None if there is none."""
-    if path.name.endswith(CSV) and path.is_file():
+    if path.name.lower().endswith(CSV) and path.is_file():
         return _Csv(path).source(frozenset())
     if path.is_dir() and any(path.rglob("*.parquet")):
         return _parquet_folder(path)
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         return Source(
             path.name,
             # the name of its folder is no column
@@ -328,7 +328,7 @@ class _Csv:
         if self.path.stat().st_size > SMALL:  # rows of Python take many times its size
             return False
         with self._open() as file:
-            lines = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            lines = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
             rows = list(csv.reader(lines, delimiter=self._delimiter))
         width = len(rows[0])
         short = [place for place, row in enumerate(rows) if 0 < len(row) < width]
@@ -341,7 +341,7 @@ class _Csv:
         return True
 
     def _open(self) -> gzip.GzipFile | io.BufferedReader:
-        if self.path.suffix == ".gz":
+        if self.path.suffix.lower() == ".gz":
             return gzip.open(self.path)
         return self.path.open("rb")
 
@@ -349,8 +349,9 @@ class _Csv:
     def _delimiter(self) -> str:
         """The mark that splits the first line most."""
         with self._open() as lines:
-            first = lines.readline(1 << 20)
-        return max(",;\t|", key=lambda mark: first.count(mark.encode()))
+            # Without quoted names, which may contain any mark.
+            first = re.sub('"[^"]*"', "", lines.readline(1 << 20).decode())
+        return max(",;\t|", key=first.count)
 
     def _types(self, exact: frozenset[str]) -> dict[str, pa.DataType]:
         """Return the type of every column; those of `exact` are whole numbers or text."""
@@ -366,7 +367,11 @@ class _Csv:
         """The possible types of every column, after a pass over the whole file as text."""
         try:
             return self._column_types()
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            if isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
+                raise InputError(
+                    f"{self.path.name} is not UTF-8 text; save it as CSV in UTF-8."
+                ) from None
             match = re.search(r"Expected (\d+) columns, got (\d+)", str(error))
             if match is None or int(match[2]) > int(match[1]) or not self._fill_short_rows():
                 raise
