@@ -30,6 +30,7 @@ from impact_gnn.encoding.kinds import (
     MISSING,
     dates,
     is_list,
+    number_name,
     numbers,
     retyped,
     texts,
@@ -212,7 +213,11 @@ class Category(Part):
 
             # Distinct values are hashed once; rows look up their code.
             hasher = FeatureHasher(BUCKETS, input_type="string", dtype=np.float32)
-            return hasher.transform([[value] for value in distinct]).toarray()[code]
+            return hasher.transform([[number_name(value)] for value in distinct]).toarray()[code]
+        if not is_text(block.column(self.name).type):
+            # A table alone may have numbers where a word made text of the known values: 1.50.
+            spellings = {number_name(value): value for value in self.values}
+            distinct = [spellings.get(number_name(value), value) for value in distinct]
         # [distinct, values]: the one-hot row of a distinct value, zeros if it is unknown.
         rows = np.array(distinct, object)[:, None] == np.array(self.values, object)
         return rows.astype(np.float32)[code]

@@ -190,17 +190,30 @@ def value_name(text: str) -> str:
     """Return a value of a category as text, the same for text, numbers and truth values.
 
     Examples:
-        >>> [value_name(text) for text in ("True", "1.0", "1e1", "007", " red ")]
+        >>> [value_name(text) for text in ("TRUE", "1.0", "1e1", "007", " red ")]
         ['true', '1', '10', '007', 'red']
     """
     text = text.strip()
-    if text in ("True", "False"):
+    if text in ("True", "False", "TRUE", "FALSE"):
         return text.lower()
     # Written as 1.0 or 1e1; up to 15 digits floats are exact.
     if re.fullmatch(r"-?[1-9]\d{0,14}\.0+|-?[1-9](\.\d+)?[eE]\+?\d", text):
         number = float(text)
         return str(int(number)) if number.is_integer() else text
     return text
+
+
+def number_name(text: str) -> str:
+    """Return a number in one spelling, and other text as it is.
+
+    Examples:
+        >>> [number_name(text) for text in ("1.50", "+2", "1e5", "007", "red")]
+        ['1.5', '2', '100000', '007', 'red']
+    """
+    # More digits than a float holds, or zeros in front, are names.
+    if len(text) > 15 or not re.match(NUMBER, text) or re.match(r"[-+]?0\d", text):
+        return text
+    return f"{float(text):.15g}"
 
 
 def whole(column: Column) -> Column | None:
