@@ -80,8 +80,8 @@ class Entity:
         endings = (f"{word}{ending}" for word in self.words for ending in KEY_ENDINGS)
         return max((len(ending) for ending in endings if name.endswith(ending)), default=0)
 
-    def has_ids_in(self, source: Source, column: str) -> bool:
-        """Whether the first values of a column of another table are ids of this one.
+    def has_ids_in(self, source: Source, column: str, share: float = MATCHING) -> bool:
+        """Whether at least a share of the first values of a column are ids of this table.
 
         A few may be missing here, as in exports of a part of a database.
         """
@@ -90,7 +90,7 @@ class Entity:
             return False
         # As text, because one table may store ids as numbers and the other as text.
         present = pc.is_in(_key_texts(column, values.drop_null()), self.ids())
-        return bool(len(present)) and pc.mean(present).as_py() >= MATCHING
+        return bool(len(present)) and pc.mean(present).as_py() >= share
 
 
 def plain_name(name: str) -> str:
@@ -139,11 +139,11 @@ def with_parent_column(source: Source, key: str, parent: Entity, column: str) ->
     return source.with_column(f"{key}.{column}", values, exact=[key])
 
 
-def with_row_numbers(source: Source) -> Source:
+def with_row_numbers(source: Source, first: int = 0) -> Source:
     """Return a table with a further column `ROW`, by which rows without ids are named."""
 
     def numbers(table: pa.Table, first_row: int) -> pa.ChunkedArray:
-        return pa.chunked_array([np.arange(first_row, first_row + table.num_rows)])
+        return pa.chunked_array([first + first_row + np.arange(table.num_rows)])
 
     return source.with_column(ROW, numbers)
 

@@ -16,6 +16,13 @@ from impact_gnn import _files
 from impact_gnn._codec import encode
 from impact_gnn.checks import InputError, guarded, listing, one_line, quoted
 from impact_gnn.data.files import features_in, is_table, load, read_spec, tables_in
+from impact_gnn.data.foreign_keys import (
+    ROW,
+    Entity,
+    distinct_values,
+    with_parent_column,
+    with_row_numbers,
+)
 from impact_gnn.data.ids import Ids
 from impact_gnn.data.sources import Source
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec
@@ -71,6 +78,8 @@ def update(
     # Nothing to append at all.
     if all(source is _NOTHING for source in by_name.values()):
         raise InputError(f"{tables} has none of the tables {listing(files)}; pass new rows.")
+    for kind, table in spec.nodes.items():
+        by_name[table.file] = _extended(graph, spec, kind, by_name)
     matrices = {graph.target: features_in(Path(tables))}
     rows = {
         kind: _read_nodes(graph, kind, table, by_name[table.file], matrices.get(kind))
@@ -78,7 +87,10 @@ def update(
     }
     label, names, num_labels = _joined_labels(graph, rows[graph.target])
     # Edges name old nodes and new ones.
-    ends = {kind: _joined_ids(graph.nodes[kind], rows[kind]) for kind in graph.nodes}
+    ends = {
+        kind: _joined_ids(graph.nodes[kind], rows[kind], are_values=bool(table.values_of))
+        for kind, table in spec.nodes.items()
+    }
     edges = {
         triple: _read_edges(graph, triple, by_name[table.file], table, ends)
         for triple, table in spec.edges.items()
@@ -119,11 +131,39 @@ def _named_like(graph: TemporalGraph, spec: Spec) -> Spec:
     return spec
 
 
+def _extended(graph: TemporalGraph, spec: Spec, kind: str, sources: Mapping[str, Source]) -> Source:
+    """Return the table of a type with row numbers, and times of a parent, where it needs them."""
+    table = spec.nodes[kind]
+    source = sources[table.file]
+    names = source.head.column_names
+    if source is _NOTHING or table.values_of:
+        return source
+    if table.id == ROW and ROW not in names:
+        # After those of the saved rows.
+        source = with_row_numbers(source, graph.nodes[kind].num_nodes)
+    if not table.time or table.time in names:
+        return source
+    key, _, column = table.time.partition(".")
+    for (parent, _, child), edges in spec.edges.items():
+        if child == kind and edges.source == key:
+            entity = Entity(sources[spec.nodes[parent].file], str(spec.nodes[parent].id), ())
+            if entity.source is _NOTHING or not entity.has_ids_in(source, key, share=1.0):
+                raise InputError(
+                    f"the times of {source.name} are those of {spec.nodes[parent].file}, but "
+                    "some of its rows belong to saved ones; "
+                    "convert all tables again, or add a column of times to all."
+                )
+            return with_parent_column(source, key, entity, column)
+    return source
+
+
 def _read_nodes(
     graph: TemporalGraph, kind: str, table: NodeTable, source: Source, matrix: np.ndarray | None
 ) -> NodeRows:
     """Read new nodes; refuse columns that the saved ones lack, and the reverse."""
     saved = graph.nodes[kind]
+    if table.values_of and source is not _NOTHING:
+        source = distinct_values(source, table.values_of)
     features: list[str] = []
     if saved.columns is not None:
         features = saved.columns.table.column_names
@@ -255,8 +295,11 @@ def _joined_labels(
     return code_of[rows.label], list(map(encode, all_names)), len(all_names)
 
 
-def _joined_ids(saved: Nodes, rows: NodeRows) -> NodeRows:
-    """Return what edges name nodes by: ids of saved and new nodes; refuse an id that is known."""
+def _joined_ids(saved: Nodes, rows: NodeRows, *, are_values: bool) -> NodeRows:
+    """Return what edges name nodes by: ids of saved and new nodes; refuse an id that is known.
+
+    Nodes that are values of a column (`are_values`) occur again; only new values become nodes.
+    """
     total = saved.num_nodes + rows.size
     if saved.ids is None:
         return replace(rows, ids=None, size=total)
@@ -281,7 +324,11 @@ def _joined_ids(saved: Nodes, rows: NodeRows) -> NodeRows:
     rows.ids = Ids(rows.ids.values.cast(old.values.type))
     # Rows are only appended: a saved node never changes.
     known = old.find(rows.ids.values) >= 0
-    if known.any():
+    if are_values:
+        rows.ids = Ids(rows.ids.values.filter(pa.array(~known)))
+        rows.size = len(rows.ids.values)
+        total = saved.num_nodes + rows.size
+    elif known.any():
         name = rows.ids.values[int(known.argmax())].as_py()
         raise InputError(
             f"{known.sum():,} ids of {rows.name} are in the graph already, such as {name!r}; "
