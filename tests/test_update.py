@@ -156,6 +156,26 @@ def test_events_and_their_entities_are_appended(tmp_path, ids):
     assert grown.nodes["team"].num_nodes == 8
 
 
+def test_edges_with_columns_are_appended(tmp_path, tables):
+    """An edge without a time comes with the later of its ends."""
+    nodes, edges = tables
+    edges = {"source": edges["source"], "target": edges["target"], "price": edges["weight"]}
+    toml = "[nodes.paper]\nfile = 'nodes.csv'\n[edges.cites]\nfile = 'edges.csv'\n"
+    roles = tmp_path / "graph.toml"
+    roles.write_text(toml + "columns = {price = 'number'}\n")
+    graph, (folder,), _ = saved_and_new(tmp_path, (nodes, edges), roles=roles)
+    grown = ig.update(graph, folder)
+    part = grown.nodes["cites_edge"]
+    assert part.num_nodes == NUM_LINKS
+    (_, *ends) = grown.relations.values()
+    latest = np.zeros(NUM_LINKS, np.int64)
+    for relation in ends:
+        source, target = relation.edge_index
+        np.maximum.at(latest, target, grown.time[source])
+    assert np.array_equal(part.time, latest)
+    assert len(part.columns.table) == NUM_LINKS
+
+
 def test_events_with_the_date_of_a_parent_need_its_rows(tmp_path):
     table = matches(np.random.default_rng(0))
     days = {"day_id": [f"d{k}" for k in range(90)], "date": table.pop("date")}

@@ -116,13 +116,14 @@ class NodeTable(TableSpec):
 
 @dataclass(frozen=True)
 class EdgeTable(TableSpec):
-    """Columns of a table of edges."""
+    """Columns of a table of edges; `columns` are the kinds of those that become features."""
 
     source: str
     target: str
     weight: str | None = None
     time: str | None = None
     dangling: str = "refuse"
+    columns: dict[str, str] = field(default_factory=dict)
     role_names: ClassVar[tuple[str, ...]] = ("source", "target", "weight", "time")
 
 
@@ -137,6 +138,44 @@ class Spec:
     label_delay: float = 0.0
     # tables that have got a column of another table through a key, by file
     extended: dict[str, Source] = field(default_factory=dict)
+
+    def keys_of(self, kind: str) -> list[Triple]:
+        """Return the relations that are keys of the rows of a type."""
+        table = self.nodes[kind]
+        return [
+            triple
+            for triple, edges in self.edges.items()
+            if triple[2] == kind and (edges.file, edges.target) == (table.file, table.id)
+        ]
+
+    def with_edge_columns(self, sources: Mapping[str, Source]) -> Spec:
+        """Return the spec with a type for every edge table with `columns`: a node for every edge.
+
+        Its features are these columns, and two relations lead to it from the ends of the edge.
+        The edges themselves stay.
+        """
+        nodes = dict(self.nodes)
+        edges = dict(self.edges)
+        extended = dict(self.extended)
+        for (source_type, name, target_type), table in self.edges.items():
+            if not table.columns:
+                continue
+            source = with_row_numbers(sources[table.file])
+            kind = f"{name}_edge"
+            ignored = {
+                column: "ignore"
+                for column in source.head.column_names
+                if column not in (ROW, table.time)
+            }
+            roles = {"id": ROW, "time": table.time or "", "columns": ignored | table.columns}
+            nodes[kind] = guess_nodes(kind, source, roles, labelled=False)
+            for end, column in ((source_type, table.source), (target_type, table.target)):
+                edges[end, f"{name}_{column}", kind] = EdgeTable(
+                    table.file, source=column, target=ROW, dangling=table.dangling
+                )
+            edges[source_type, name, target_type] = replace(table, columns={})
+            extended[table.file] = source
+        return replace(self, nodes=nodes, edges=edges, extended=extended)
 
     def content(self) -> dict[str, Any]:
         """Return the roles of the columns in the types of JSON, for `restored`."""
@@ -275,7 +314,7 @@ def guess_edges(
         roles[role] = roles.get(role, _first_name(free, usual)) or None
     _check_columns(source, list(filter(None, roles.values())))
     dangling = choice("dangling", named.get("dangling", "refuse"), DANGLING)
-    return EdgeTable(source.name, **roles, dangling=dangling)
+    return EdgeTable(source.name, **roles, dangling=dangling, columns=_column_kinds(named))
 
 
 def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) -> Spec:
@@ -806,7 +845,8 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
     period = content.get("period", "auto")
     period = period if isinstance(period, int) else str(period)
     delay = content.get("label_delay", 0.0)
-    return Spec(nodes, edges, target, period, label_delay=delay, extended=extended)
+    spec = Spec(nodes, edges, target, period, label_delay=delay, extended=extended)
+    return spec.with_edge_columns({source.name: source for source in sources.values()})
 
 
 def _values_table(path: Path, kind: str, source: Source, columns: Any) -> NodeTable:

@@ -43,7 +43,7 @@ from impact_gnn.data.values import (
     times,
     times_like,
 )
-from impact_gnn.encoding import Columns
+from impact_gnn.encoding import Columns, guess_kind
 from impact_gnn.encoding.encoder import MICROSECONDS_PER_DAY
 from impact_gnn.encoding.kinds import is_text, looks_like_numbers, parsed_numbers
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
@@ -70,6 +70,7 @@ class ColumnRoles(TypedDict, total=False):
     edge_target: str | Mapping[Triple, str] | None
     edge_weight: str | Mapping[Triple, str] | None
     edge_time: str | Mapping[Triple, str] | None
+    edge_columns: Mapping[Any, Any] | None
 
 
 def from_tables(
@@ -123,6 +124,8 @@ def from_tables(
             - `edge_source`: Column of an edge's source; several relations take a mapping by
               relation here and below.
             - `edge_target`, `edge_weight`, `edge_time`: Columns of its target, weight and time.
+            - `edge_columns`: Kinds of further columns of the edges, such as {"amount": "number"}.
+              Every edge becomes a node with these features as well, between its two ends.
 
     Examples:
         >>> papers = {
@@ -159,7 +162,7 @@ def from_tables(
             edges,
             target=target,
             named=named,
-            edge_roles=edge_roles,
+            edge_roles={**edge_roles, "columns": roles.get("edge_columns")},
             dangling=dangling,
         )
     spec = replace(spec, label_delay=label_delay)
@@ -215,11 +218,16 @@ def _graph_spec(
         )
     edge_tables = {}
     for triple, source in edge_sources.items():
-        roles = {role: _role(value, triple, edge_sources) for role, value in edge_roles.items()}
+        roles = {
+            role: _role(edge_roles[role], triple, edge_sources) for role in EdgeTable.role_names
+        }
+        declared = edge_roles["columns"] or {}
+        roles["columns"] = declared.get(triple) if set(declared) <= set(edge_sources) else declared
         roles["dangling"] = dangling
         edge_tables[triple] = guess_edges(source, roles, (triple[0], triple[2]))
     spec = Spec(node_tables, edge_tables, target or _only_candidate(node_tables))
-    return spec, [*node_sources.values(), *edge_sources.values()]
+    sources = [*node_sources.values(), *edge_sources.values()]
+    return spec.with_edge_columns({source.name: source for source in sources}), sources
 
 
 def _event_spec(
@@ -349,9 +357,15 @@ def build(
         ends = (nodes[triple[0]], nodes[triple[2]])
         folder = spill and spill / f"edges-{len(links)}"
         links[triple] = EdgeRows.read(by_name[edge_table.file], edge_table, ends, folder)
+        if edge_table.file not in [table.file for table in spec.nodes.values()]:
+            links[triple].notes += _unused_columns(by_name[edge_table.file], edge_table)
     tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
+    for kind, part in nodes.items():
+        if part.period is None:
+            keys = [(links[triple].index, nodes[triple[0]].period) for triple in spec.keys_of(kind)]
+            part.period = latest_parents(part.size, keys)
     used = {table.file for table in (*spec.nodes.values(), *spec.edges.values())}
     unused = [f"{name}: not used" for name in by_name if name not in used]
     # Such a graph has the names of `TemporalGraph(...)`, whatever the tables are called.
@@ -406,6 +420,31 @@ def _assign_periods(
             # Dates of feature columns are counted from the node's own date.
             table.features = replace(table.features, moment=time if is_dated else None)
     return periods, notes
+
+
+def latest_parents(
+    size: int, keys: Sequence[tuple[np.ndarray, np.ndarray | None]]
+) -> np.ndarray | None:
+    """Return the periods of rows without a time; None if nothing that they refer to has one.
+
+    A row comes no earlier than all nodes that its keys refer to. Without any, it counts as the
+    latest.
+
+    Args:
+        size: The number of rows.
+        keys: For every key its edges (parent, row) [2, E], and the periods of the parents.
+    """
+    dated = [(index, period) for index, period in keys if period is not None and index.size]
+    if not dated:
+        return None
+    latest = max(int(period.max()) for _, period in dated)
+    earliest = min(int(period.min()) for _, period in dated)
+    out = np.full(size, earliest)
+    has_parent = np.zeros(size, bool)
+    for (parent, row), period in dated:
+        np.maximum.at(out, row, period[parent])
+        has_parent[row] = True
+    return np.where(has_parent, out, latest)
 
 
 def exact_times(time: np.ndarray) -> np.ndarray:
@@ -676,12 +715,7 @@ class EdgeRows:
     def read(
         cls, source: Source, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], folder: Path | None
     ) -> EdgeRows:
-        columns = list(spec.roles.values())
-        # A table of events is described once, where its rows are read as nodes.
         notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
-        unused = [name for name in source.head.column_names if name not in columns]
-        if unused and source.name not in [end.name for end in ends]:
-            notes.append(f"  {', '.join(unused)}: ignored, edges have no features")
         source = source.as_written([spec.source, spec.target])
         edges, num_rows = _read_edges(source, spec, ends, folder)
         if len(edges) < num_rows:
@@ -690,6 +724,20 @@ class EdgeRows:
 
     def arrays(self) -> dict[str, Any]:
         return {"edge_index": self.index, "weight": self.weight, "time": self.period}
+
+
+def _unused_columns(source: Source, spec: EdgeTable) -> list[str]:
+    """Return a line on columns of an edge table that are ignored, and how to use them."""
+    head = source.head
+    unused = [name for name in head.column_names if name not in spec.roles.values()]
+    if not unused:
+        return []
+    kinds = {name: guess_kind(name, head.column(name))[0] for name in unused}
+    declared = ", ".join(f'"{name}" = "{kind}"' for name, kind in kinds.items() if kind != "ignore")
+    return [
+        f"  {', '.join(unused)}: ignored; to use them as features, "
+        f"declare columns = {{{declared}}} of this relation in graph.toml, or edge_columns="
+    ]
 
 
 def _read_edges(

@@ -26,7 +26,7 @@ from impact_gnn.data.foreign_keys import (
 from impact_gnn.data.ids import Ids
 from impact_gnn.data.sources import Source
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec
-from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times
+from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times, latest_parents
 from impact_gnn.data.values import TableColumn, numbers_as_dates
 from impact_gnn.encoding import Columns
 from impact_gnn.encoding.kinds import COMMA, is_text, texts, whole
@@ -95,6 +95,10 @@ def update(
         triple: _read_edges(graph, triple, by_name[table.file], table, ends)
         for triple, table in spec.edges.items()
     }
+    for kind, part in rows.items():
+        if part.time is None and part.size and graph.nodes[kind].time is not None:
+            keys = [_key_edges(graph, triple, edges, rows) for triple in spec.keys_of(kind)]
+            part.period = latest_parents(part.size, keys)
     # labels of other types have no names, and are not used
     nodes = {
         kind: _new_nodes(saved, rows[kind], np.full(rows[kind].size, -1))
@@ -193,8 +197,10 @@ def _read_nodes(
         text = [field.name for field in saved.columns.table.schema if is_text(field.type)]
         source = source.as_written(text)
     rows = NodeRows.read(source, table, matrix, None)
-    for role, values in (("time", saved.time), ("ids", saved.ids)):
-        if (getattr(rows, role) is None) != (values is None):
+    # Without a column of times, rows have that of the nodes that they refer to.
+    roles = ("time", "ids") if table.time else ("ids",)
+    for role in roles:
+        if (getattr(rows, role) is None) != (getattr(saved, role) is None):
             raise InputError(
                 f"only one of {source.name} and the graph has a column of {role}; "
                 "pass tables like those that the graph was made of."
@@ -375,6 +381,23 @@ def _read_edges(
     if max(ends[triple[0]].size, ends[triple[2]].size) > largest:
         raise InputError(f"the graph stores up to {largest:,} nodes; save all tables anew.")
     return {name: values for name, values in arrays.items() if values is not None}
+
+
+def _key_edges(
+    graph: TemporalGraph,
+    triple: Triple,
+    edges: Mapping[Triple, Mapping[str, np.ndarray]],
+    rows: Mapping[str, NodeRows],
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the edges from parents to new rows [2, E], and the periods of all parents."""
+    index = edges[triple].get("edge_index", np.empty((2, 0), np.int64))
+    # New rows come after the saved ones.
+    index = np.stack([index[0], index[1] - graph.nodes[triple[2]].num_nodes])
+    period = graph.nodes[triple[0]].time
+    new = rows[triple[0]].period
+    if period is not None and new is not None:
+        period = np.concatenate([period, new])
+    return index, period
 
 
 def _new_nodes(saved: Nodes, rows: NodeRows, label: np.ndarray) -> NewNodes:
