@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from impact_gnn.data.sources import Source
+from impact_gnn.data.sources import FurtherColumn, Source
 from impact_gnn.data.values import floats_as_numbers
 from impact_gnn.encoding.encoder import ONE_HOT
 from impact_gnn.encoding.kinds import guess_kind, is_text, one_array, texts, whole
@@ -136,7 +136,7 @@ def with_parent_column(source: Source, key: str, parent: Entity, column: str) ->
         # The row of the parent; an unknown key has none, and gets null.
         return parent_values.take(pc.index_in(_key_texts(key, table.column(key)), value_set=ids))
 
-    return source.with_column(f"{key}.{column}", values, exact=[key])
+    return source.with_column(FurtherColumn(f"{key}.{column}", values, (key,)))
 
 
 def with_row_numbers(source: Source, first: int = 0) -> Source:
@@ -145,7 +145,7 @@ def with_row_numbers(source: Source, first: int = 0) -> Source:
     def numbers(table: pa.Table, first_row: int) -> pa.ChunkedArray:
         return pa.chunked_array([first + first_row + np.arange(table.num_rows)])
 
-    return source.with_column(ROW, numbers)
+    return source.with_column(FurtherColumn(ROW, numbers))
 
 
 # -- entities without a table of their own

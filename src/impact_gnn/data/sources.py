@@ -14,6 +14,7 @@ import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,19 @@ UNNAMED = "Unnamed: "  # with its position, the name of a column whose name is b
 SMALL = 1 << 26  # bytes up to which a file is read whole for a look at its head
 
 
+@dataclass(frozen=True)
+class FurtherColumn:
+    """A column that a table has got.
+
+    `values` returns its values in a part of the table, whose first row has this number. It reads
+    the columns `exact` as they are written.
+    """
+
+    name: str
+    values: Callable[[pa.Table, int], pa.ChunkedArray]
+    exact: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """A table by the name that a user knows it by."""
@@ -48,66 +62,36 @@ class Source:
     size: int = 0  # bytes on disk
     exact: Callable[[frozenset[str]], Source] | None = None
     notes: Callable[[], list[str]] = list  # on how the file was read; ask when it was
+    further: tuple[FurtherColumn, ...] = ()
 
     def as_written(self, columns: Iterable[str | None]) -> Source:
         """Return the same table with these columns as whole numbers, or text exactly as written.
 
         Only a CSV has to guess types; other tables have their own.
         """
-        return self if self.exact is None else self.exact(frozenset(filter(None, columns)))
+        if self.exact is None:
+            return self
+        exact = chain(columns, *(column.exact for column in self.further))
+        return replace(self.exact(frozenset(filter(None, exact))), further=self.further)
+
+    def with_column(self, column: FurtherColumn) -> Source:
+        """Return the table with a further column."""
+        return replace(self, further=(*self.further, column)).as_written(())
 
     @functools.cached_property
     def table(self) -> pa.Table:
         """The table in memory."""
         with guarded(Path(self.name)):
-            table = self._named(self.read())
+            table = self.read()
             # for a frame in memory, a check of the types is enough
             table.validate(full=self.stream is not None)
-        return table
+        return self._completed(table, 0)
 
     @functools.cached_property
     def head(self) -> pa.Table:
         """The first rows, by which roles are guessed."""
-        if self.size < SMALL:
-            return plain_text(self.table.slice(0, ROWS))
-        return pa.Table.from_batches([next(self.batches())])
-
-    def with_column(
-        self,
-        name: str,
-        values: Callable[[pa.Table, int], pa.ChunkedArray],
-        exact: Iterable[str] = (),
-    ) -> Source:
-        """Return the table with a further column.
-
-        Args:
-            name: Its name.
-            values: Returns its values in a part of the table, whose first row has this number.
-            exact: Columns that `values` reads as they are written.
-        """
-        source = self.as_written(exact)
-
-        def extended(part: pa.Table, first_row: int) -> pa.Table:
-            return part.append_column(name, values(part, first_row))
-
-        def stream() -> Iterator[pa.RecordBatch]:
-            first_row = 0
-            for batch in source.batches():
-                yield from extended(pa.Table.from_batches([batch]), first_row).to_batches()
-                first_row += batch.num_rows
-
-        def as_written(columns: frozenset[str]) -> Source:
-            written = self.as_written([*columns, *exact])
-            return replace(written, exact=None).with_column(name, values)
-
-        return Source(
-            name=self.name,
-            read=lambda: extended(source.table, 0),
-            stream=None if self.stream is None else stream,
-            size=self.size,
-            exact=None if self.exact is None else as_written,
-            notes=self.notes,
-        )
+        table = self.table if self.size < SMALL else pa.Table.from_batches([next(self.batches())])
+        return plain_text(table.slice(0, ROWS))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the table in batches; a table that was read whole for its head is freed."""
@@ -115,13 +99,22 @@ class Source:
         if self.stream is None:
             yield from self.table.to_batches()
             return
+        first_row = 0
         with guarded(Path(self.name)):
             for batch in self.stream():
                 batch.validate(full=True)
-                yield self._named(batch)
+                yield from self._completed(pa.Table.from_batches([batch]), first_row).to_batches()
+                first_row += batch.num_rows
                 release_memory()
 
-    def _named(self, part: Any) -> Any:
+    def _completed(self, part: pa.Table, first_row: int) -> pa.Table:
+        """Return a part of the table with all its columns under their names."""
+        part = self._named(part)
+        for column in self.further:
+            part = part.append_column(column.name, column.values(part, first_row))
+        return part
+
+    def _named(self, part: pa.Table) -> pa.Table:
         """Name columns without a name as pandas does; refuse the same name twice."""
         names = [
             name if name.strip() else f"{UNNAMED}{place}"

@@ -792,7 +792,7 @@ def _singular(name: str) -> str:
 def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
     """Read the spec in a `graph.toml`; roles that it leaves out are guessed."""
     with guarded(path):
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     _check_entries(path.name, content, ["target", "period", "label_delay", "nodes", "edges"])
     for section in ("nodes", "edges"):
         tables = content.get(section)
