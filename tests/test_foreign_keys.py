@@ -153,6 +153,16 @@ def test_a_date_of_another_name_is_the_time_and_not_that_of_the_parent(tmp_path)
         ig.load(write(tmp_path / "two", customers=CUSTOMERS, orders=orders))
 
 
+def test_times_of_other_tables_are_of_the_kind_of_the_events(tmp_path):
+    """Numbers of the events win against dates of a parent; other numbers are features."""
+    orders = {**without(ORDERS, "shipped"), "time": range(1, 13)}
+    graph = ig.load(write(tmp_path / "numbers", customers=CUSTOMERS, orders=orders))
+    assert graph.timestamp.tolist() == list(range(1, 13))
+    customers = {**without(CUSTOMERS, "created_at"), "year": [1990, 1991, 1992, 1993]}
+    graph = ig.load(write(tmp_path / "dates", customers=customers, orders=ORDERS))
+    assert set(graph.nodes["customer"].columns.kinds) == {"size", "year"}
+
+
 @pytest.mark.parametrize("suffix", ["", ".0"])
 def test_events_need_no_ids(tmp_path, suffix):
     """Not even if every key occurs once; gaps make floats of the keys of a pandas frame."""
@@ -212,7 +222,7 @@ def test_tables_in_singular_and_plural_are_two_types(tmp_path):
         "orders": {**ORDERS, "order_id": list(range(200, 212))},
         "cites": {"source": [100], "target": [101]},
     }
-    with pytest.raises(InputError, match="order, orders have a time and a label"):
+    with pytest.raises(InputError, match="order, orders have a label, so the type"):
         ig.load(write(tmp_path / "both", **tables))
 
 

@@ -86,7 +86,7 @@ class Entity:
         A few may be missing here, as in exports of a part of a database.
         """
         values = source.as_written([column]).head.column(column)
-        if not _may_be_id(values):
+        if not _may_be_id(values) or self.id not in self.source.head.column_names:
             return False
         # As text, because one table may store ids as numbers and the other as text.
         present = pc.is_in(_key_texts(column, values.drop_null()), self.ids())

@@ -224,7 +224,7 @@ def guess_nodes(
     free = [name for name in free if name != roles["time"]]
     date = roles["time"]
     if labelled:
-        dates = _date_columns(table.slice(0, 1000), free)
+        dates = _columns_of_kind(table.slice(0, 1000).select(free), "date")
         if len(dates) == 1:
             date = date or dates[0]
         # The label may be recognised by the date from which on it is missing.
@@ -327,18 +327,13 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
         (name, source), *_ = sources.items()
         if (events := guess_events(types[name], source)) is not None:
             return events
-    # A table of two usual ends, and without ids of its own, holds edges.
-    links = {
-        name: source
-        for name, source in sources.items()
-        if _end_columns(source.head.column_names) and not _named_key(name, types[name], source)
-    }
-    others = {name: source for name, source in sources.items() if name not in links}
-    tables = {types[name]: source for name, source in others.items()}
-    spec = guess_by_keys(others, types)
+    spec = guess_by_keys(sources, types, is_draft=is_draft)
     if spec is None:
-        spec = _guess_unrelated(where, tables, links, is_draft=is_draft)
-    spec = replace(spec, edges=spec.edges | _link_edges(links, spec.nodes, tables))
+        raise InputError(
+            f"{where} contains no table nodes (such as nodes.csv or nodes.parquet), "
+            "nor tables that refer to each other; a graph needs nodes and edges, "
+            f"or a {TOML} that declares the tables."
+        )
     target = spec.nodes[spec.target]
     if not is_draft and not (target.label and target.time):
         raise InputError(
@@ -353,38 +348,6 @@ def _type_names(tables: Iterable[str]) -> dict[str, str]:
     types = {name: _singular(name) for name in tables}
     counts = Counter(types.values())
     return {name: kind if counts[kind] == 1 else name for name, kind in types.items()}
-
-
-def _guess_unrelated(
-    where: str, tables: Mapping[str, Source], links: Mapping[str, Source], *, is_draft: bool
-) -> Spec:
-    """Guess the spec of tables of nodes that only tables of edges (`links`) relate."""
-    if not tables or not links:
-        name = "nodes"
-        other = "a column 'id'"
-        if tables:
-            name = "edges"
-            other = "two columns of node ids"
-        raise InputError(
-            f"{where} contains no table {name} (such as {name}.csv or {name}.parquet), "
-            f"nor another with {other}; a graph needs nodes and edges, "
-            f"or a {TOML} that declares the tables."
-        )
-    nodes = {
-        kind: guess_nodes(kind, source, {}, labelled=True, alone=len(tables) == 1)
-        for kind, source in tables.items()
-    }
-    candidates = [kind for kind, node in nodes.items() if node.label and node.time]
-    if len(candidates) != 1 and not is_draft:
-        subject = "no table has"
-        if candidates:
-            subject = f"{listing(candidates)} have"
-        raise InputError(
-            f"{subject} a time and a label, so the type to classify is ambiguous; "
-            f"set it in a {TOML}."
-        )
-    timed = [kind for kind, node in nodes.items() if node.time]
-    return Spec(nodes, {}, [*candidates, *timed, *nodes][0])
 
 
 def guess_events(
@@ -450,24 +413,13 @@ def _with_entities(spec: Spec, entities: Mapping[str, Sequence[str]]) -> Spec:
     return replace(spec, nodes=nodes, edges=edges)
 
 
-def _link_edges(
-    links: Mapping[str, Source], nodes: Mapping[str, NodeTable], tables: Mapping[str, Source]
-) -> dict[Triple, EdgeTable]:
-    """Return the relations of tables that hold nothing but edges."""
-    edges = {}
-    for name, source in links.items():
-        table = guess_edges(source, {})
-        source_type, target_type = _end_types(source, table, nodes, tables)
-        edges[source_type, name, target_type] = table
-    return edges
-
-
 def guess_by_keys(
     sources: Mapping[str, Source],
     types: Mapping[str, str],
     *,
     target: str | None = None,
     named: Mapping[str, Any] | None = None,
+    is_draft: bool = False,
 ) -> Spec | None:
     """Guess the spec of tables that refer to each other by foreign keys; None without keys.
 
@@ -479,6 +431,7 @@ def guess_by_keys(
         types: The node type of every table.
         target: The type to classify.
         named: Roles of columns: those of the type to classify, or mappings by type.
+        is_draft: Pick any of several types with a label.
     """
     named = named or {}
     entities = _entities(sources, types, _by_type(named.get("id")))
@@ -488,35 +441,55 @@ def guess_by_keys(
         )
     keys = find_keys(entities)
     label = named.get("label")
-    links = [
-        kind
-        for kind, entity in entities.items()
-        if entity.id == ROW
-        and [key.table for key in keys].count(kind) == 2
-        and kind != target
-        and not _label_column(entity.source, label)
-    ]
-    # A table without ids needs keys.
+    links = _links(entities, keys, label)
+    if target is not None:
+        links.pop(target, None)
+    others = [kind for kind in entities if kind not in links]
+    # A table without ids needs keys, unless it is the only one.
     with_keys = {key.table for key in keys}
     nodes = {
-        kind: entity
-        for kind, entity in entities.items()
-        if kind not in links and (entity.id != ROW or kind in with_keys)
+        kind: entities[kind]
+        for kind in others
+        if entities[kind].id != ROW or kind in with_keys or len(others) == 1
     }
-    if not keys:
+    if not nodes or not (keys or links):
         return None
-    target = target or _events_of(nodes, keys, label)
+    target = target or _events_of(nodes, keys, label, is_draft=is_draft)
     if isinstance(named.get("id"), str):
         nodes[target] = _with_id(nodes[target], named["id"])
         keys = find_keys({**entities, **nodes})
-    spec = _key_spec(nodes, [key for key in keys if key.table not in links], target, named)
+    spec = _key_spec(nodes, [key for key in keys if key.table in nodes], target, named)
     names = {kind: name for name, kind in types.items()}
-    for kind in links:
-        first, second = (key for key in keys if key.table == kind)
+    for kind, (first, second) in links.items():
         ends = {"source": first.column, "target": second.column}
         table = guess_edges(sources[names[kind]], ends)
         spec.edges[first.parent, names[kind], second.parent] = table
     return spec
+
+
+def _links(
+    entities: Mapping[str, Entity], keys: list[ForeignKey], label: str | None
+) -> dict[str, list[ForeignKey]]:
+    """Return the keys of tables that hold nothing but edges: two, or a usual pair of names."""
+    links = {}
+    with_ids = {kind: entity for kind, entity in entities.items() if entity.id != ROW}
+    for kind, entity in entities.items():
+        names = entity.source.head.column_names
+        pair = _end_columns(names) or ()
+        free = [name for name in names if name not in pair]
+        if kind in with_ids or _label_column(free, label):
+            continue
+        own = [key for key in keys if key.table == kind]
+        if pair:
+            others = with_ids or {other: entities[other] for other in entities if other != kind}
+            parents = _end_types(entity.source, pair, others)
+            own = [
+                ForeignKey(kind, column, parent)
+                for column, parent in zip(pair, parents, strict=True)
+            ]
+        if len(own) == 2:
+            links[kind] = own
+    return links
 
 
 def _entities(
@@ -526,9 +499,7 @@ def _entities(
     # Before ids are known, tables are known by their words.
     tables = {}
     for name, source in sources.items():
-        plain = plain_name(name)
-        words = (plain_name(types[name]), plain, plain.removesuffix("s"))
-        tables[name] = Entity(source, "", words)
+        tables[name] = Entity(source, "", _words_of(name, types[name]))
     entities = {}
     for name, table in tables.items():
         kind = types[name]
@@ -539,6 +510,12 @@ def _entities(
         else:
             entities[kind] = _with_id(table, column)
     return entities
+
+
+def _words_of(name: str, kind: str) -> tuple[str, ...]:
+    """Return the words by which columns refer to a table."""
+    plain = plain_name(name)
+    return plain_name(kind), plain, plain.removesuffix("s")
 
 
 def _with_id(entity: Entity, column: str) -> Entity:
@@ -555,22 +532,28 @@ def _key_spec(
     entities: dict[str, Entity], keys: list[ForeignKey], target: str, named: Mapping[str, Any]
 ) -> Spec:
     """Return the spec of tables of nodes that refer to each other by keys."""
-    times_by_type = _by_type(named.get("time"))
+    events = entities[target]
+    dates = _columns_of_kind(events.source.head, "date")
+    own_time = _roles_of_type(named, target, is_target=True).get("time")
+    if own_time is None:
+        own_time = _time_column(events.source, "date") or _time_column(events.source, "number")
+        # The only date of another type may be a birthday.
+        if own_time is None and len(dates) == 1:
+            own_time = dates[0]
+    # Times of other types are of the same kind.
+    kind_of_time = "number" if own_time and own_time not in dates else "date"
     times = {
-        kind: times_by_type.get(kind, _date_column(entity.source, is_target=kind == target))
+        kind: _by_type(named.get("time")).get(kind) or _time_column(entity.source, kind_of_time)
         for kind, entity in entities.items()
     }
-    if isinstance(named.get("time"), str):
-        times[target] = named["time"]
-    events = entities[target]
-    has_date = times[target] is not None or _date_columns(events.source.head)
+    times[target] = own_time
     for key in keys:
         # Events such as results have the date of their parent, such as a race.
-        if key.table == target and times.get(key.parent) and not has_date:
-            has_date = True
+        parent_time = times[key.parent]
+        if key.table == target and parent_time and times[target] is None and not dates:
+            times[target] = f"{key.column}.{parent_time}"
             parent = entities[key.parent]
-            times[target] = f"{key.column}.{times[key.parent]}"
-            source = with_parent_column(events.source, key.column, parent, str(times[key.parent]))
+            source = with_parent_column(events.source, key.column, parent, parent_time)
             entities[target] = replace(events, source=source)
     nodes = {}
     for kind, entity in entities.items():
@@ -615,27 +598,39 @@ def _roles_of_type(named: Mapping[str, Any], kind: str, *, is_target: bool) -> d
     return roles
 
 
-def _events_of(entities: Mapping[str, Entity], keys: list[ForeignKey], label: str | None) -> str:
+def _events_of(
+    entities: Mapping[str, Entity], keys: list[ForeignKey], label: str | None, *, is_draft: bool
+) -> str:
     """Return the type with a label, of several or none the one with the most keys or a date."""
-    labelled = [kind for kind, entity in entities.items() if _label_column(entity.source, label)]
+    labelled = [
+        kind
+        for kind, entity in entities.items()
+        if _label_column(entity.source.head.column_names, label)
+    ]
     num_keys = Counter(key.table for key in keys)
 
     def rank(kind: str) -> tuple[int, bool, int]:
         source = entities[kind].source
-        return num_keys[kind], _date_column(source) is not None, len(source.head)
+        return num_keys[kind], _time_column(source, "date", "number") is not None, len(source.head)
 
-    return max(labelled or entities, key=rank)
+    first, *rest = sorted(labelled or entities, key=rank, reverse=True)
+    if labelled and rest and rank(first)[:2] == rank(rest[0])[:2] and not is_draft:
+        raise InputError(
+            f"{listing(labelled)} have a label, so the type to classify is ambiguous; "
+            f"set it in a {TOML}, or with target=..."
+        )
+    return first
 
 
-def _label_column(source: Source, label: str | None) -> str | None:
-    return _first_name(source.head.column_names, [label] if label else LABELS)
+def _label_column(names: list[str], label: str | None) -> str | None:
+    return _first_name(names, [label] if label else LABELS)
 
 
 def _key_of_table(name: str, kind: str, source: Source, others: list[Entity]) -> str | None:
     """Return the column of a table's own ids: named after the table, or any that is distinct."""
     head = source.head
     named = _named_key(name, kind, source) or _first_name(head.column_names, ["id"])
-    if named is not None:
+    if named is not None or _end_columns(head.column_names):
         return named
     # A column that names another table is no id, even if its values differ by chance.
     free = [column for column in head.column_names if not any(one.match(column) for one in others)]
@@ -645,7 +640,7 @@ def _key_of_table(name: str, kind: str, source: Source, others: list[Entity]) ->
 
 def _named_key(name: str, kind: str, source: Source) -> str | None:
     """Return the column of ids that is named after its table."""
-    words = (plain_name(name), plain_name(kind))
+    words = _words_of(name, kind)
     wanted = [f"{word}{ending}" for ending in KEY_ENDINGS for word in words]
     names = source.head.column_names
     named = _first_name(names, wanted)
@@ -656,61 +651,41 @@ def _named_key(name: str, kind: str, source: Source) -> str | None:
     return named
 
 
-def _date_columns(table: pa.Table, names: Iterable[str] | None = None) -> list[str]:
-    """Return the columns that hold dates."""
-    names = table.column_names if names is None else names
-    return [name for name in names if guess_kind(name, table.column(name))[0] == "date"]
+def _columns_of_kind(table: pa.Table, *kinds: str) -> list[str]:
+    """Return the columns of some kinds."""
+    return [name for name in table.column_names if guess_kind(name, table.column(name))[0] in kinds]
 
 
-def _date_column(source: Source, *, is_target: bool = False) -> str | None:
-    """Return the first column with a usual name of times that holds dates or years.
-
-    The only date of the type to classify is its time; that of another type may be a birthday.
-    """
-    head = source.head
-    dates = _date_columns(head)
-    usual = [name for name in dates if _first_name([name], TIMES)]
-    if usual or (is_target and len(dates) == 1):
-        return [*usual, *dates][0]
-    return _first_name(head.column_names, ("year", "publication_year"))
+def _time_column(source: Source, *kinds: str) -> str | None:
+    """Return the column of some kinds that has a usual name of times."""
+    return _first_name(_columns_of_kind(source.head, *kinds), TIMES)
 
 
 def _end_types(
-    source: Source,
-    edges: EdgeTable,
-    nodes: Mapping[str, NodeTable],
-    tables: Mapping[str, Source],
+    source: Source, ends: tuple[str, str], entities: Mapping[str, Entity]
 ) -> tuple[str, str]:
-    """Return the node types of both ends of an edge table."""
-    options = [_types_of(source, name, nodes, tables) for name in (edges.source, edges.target)]
+    """Return the node types of both ends of an edge table: those that have their values."""
+    options = [list(entities)] * 2
+    if len(entities) > 1:
+        options = [
+            [kind for kind, entity in entities.items() if entity.has_ids_in(source, column)]
+            for column in ends
+        ]
     # Ends that fit several types are most likely of one type, as citations are.
     common = [kind for kind in options[0] if kind in options[1]]
     if len(common) == 1:
         options = [kinds if len(kinds) == 1 else common for kinds in options]
     if any(len(kinds) != 1 for kinds in options):
         raise InputError(
-            f"the node types of the columns '{edges.source}' and '{edges.target}' of "
+            f"the node types of the columns '{ends[0]}' and '{ends[1]}' of "
             f"{source.name} are ambiguous; set them in a {TOML}."
         )
     return options[0][0], options[1][0]
 
 
-def _types_of(
-    source: Source, column: str, nodes: Mapping[str, NodeTable], tables: Mapping[str, Source]
-) -> list[str]:
-    """Return the node types that a column may name: those that have its values."""
-    if len(nodes) == 1:
-        return list(nodes)
-    return [
-        kind
-        for kind, node in nodes.items()
-        if node.id and Entity(tables[kind], node.id, ()).has_ids_in(source, column)
-    ]
-
-
 def _end_columns(names: list[str]) -> tuple[str, str] | None:
     """Return the two ends of an edge, if a usual pair of names is among the columns."""
-    stems = {re.sub(r"_(id|node)$", "", name.lower()): name for name in names}
+    stems = {re.sub(r"(id|node)$", "", plain_name(name)): name for name in names}
     for source, target in ENDS:
         if source in stems and target in stems:
             return stems[source], stems[target]
@@ -817,13 +792,14 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
         if "values_of" in entry:
             nodes[kind] = _values_table(path, kind, source, entry["values_of"])
             continue
-        if entry.get("id") == ROW and ROW not in source.head.column_names:
-            source = with_row_numbers(source)
-            sources = {**sources, source.name: source}
-            extended[source.name] = source
-        if (time := entry.get("time", "")) not in source.head.column_names and "." in time:
-            source = _dated_by_parent(path, kind, time, content, sources)
-            extended[source.name] = source
+        parents = {}
+        for edge in content["edges"].values():
+            parent = content["nodes"].get(edge.get("source_type"), {})
+            if edge.get("target_type") == kind and parent.get("id"):
+                parent_source = _source(path, parent, sources)
+                parents[edge.get("source")] = Entity(parent_source, parent["id"], ())
+        source = with_needed_columns(source, entry.get("id"), entry.get("time"), parents)
+        extended[source.name] = source
         nodes[kind] = guess_nodes(
             kind,
             source,
@@ -831,6 +807,7 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
             labelled=kind == target,
             alone=only is not None,
         )
+    sources = {name: extended.get(source.name, source) for name, source in sources.items()}
     edges = {}
     for name, entry in content["edges"].items():
         where = f"{path.name} [edges.{name}]"
@@ -859,27 +836,40 @@ def _values_table(path: Path, kind: str, source: Source, columns: Any) -> NodeTa
     return NodeTable(source.name, id="id", values_of=tuple(columns))
 
 
-def _dated_by_parent(
-    path: Path, kind: str, time: str, content: Mapping[str, Any], sources: Mapping[str, Source]
+def with_needed_columns(
+    source: Source,
+    id_column: str | None,
+    time: str | None,
+    parents: Mapping[str, Entity],
+    first_row: int = 0,
 ) -> Source:
-    """Return a table with the time KEY.COLUMN of the table that one of its keys leads to."""
-    key, _, column = time.partition(".")
-    child = content["nodes"][kind]
-    for edge in content["edges"].values():
-        parent = content["nodes"].get(edge.get("source_type"), {})
-        if edge.get("source") == key and edge.get("target_type") == kind and parent.get("id"):
-            entity = Entity(_source(path, parent, sources), parent["id"], ())
-            _check_columns(entity.source, [column])
-            return with_parent_column(_source(path, child, sources), key, entity, column)
-    raise InputError(
-        f"{path.name} [nodes.{kind}]: time = {quoted(time)} needs a relation with "
-        f"source = {quoted(key)} from a type with an id; add it under [edges]."
-    )
+    """Return a table with the row numbers and the parent's times that its roles name.
+
+    Args:
+        source: The table.
+        id_column: Its column of ids; `ROW` for row numbers.
+        time: Its column of times; KEY.COLUMN for those of the parent that a key leads to.
+        parents: The parent of every key.
+        first_row: The number of the first row.
+    """
+    names = source.head.column_names
+    if id_column == ROW and ROW not in names:
+        source = with_row_numbers(source, first_row)
+    key, dot, column = (time or "").partition(".")
+    if not dot or time in names:
+        return source
+    if key not in parents:
+        raise InputError(
+            f"{source.name}: time = {quoted(time)} needs a relation with "
+            f"source = {quoted(key)} from a type with an id; add it under [edges]."
+        )
+    _check_columns(parents[key].source, [column])
+    return with_parent_column(source, key, parents[key], column)
 
 
 def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Source:
     name = entry.get("file")
-    for key, source in reversed(list(sources.items())):  # those with further columns come last
+    for key, source in sources.items():
         if name in (key, source.name):
             return source
     available = listing([source.name for source in sources.values()]) or "none"

@@ -16,16 +16,10 @@ from impact_gnn import _files
 from impact_gnn._codec import encode
 from impact_gnn.checks import InputError, guarded, listing, one_line, quoted
 from impact_gnn.data.files import features_in, is_table, load, read_spec, tables_in
-from impact_gnn.data.foreign_keys import (
-    ROW,
-    Entity,
-    distinct_values,
-    with_parent_column,
-    with_row_numbers,
-)
+from impact_gnn.data.foreign_keys import Entity, distinct_values
 from impact_gnn.data.ids import Ids
 from impact_gnn.data.sources import Source
-from impact_gnn.data.spec import EdgeTable, NodeTable, Spec
+from impact_gnn.data.spec import EdgeTable, NodeTable, Spec, with_needed_columns
 from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times, latest_parents
 from impact_gnn.data.values import TableColumn, numbers_as_dates
 from impact_gnn.encoding import Columns
@@ -139,26 +133,23 @@ def _extended(graph: TemporalGraph, spec: Spec, kind: str, sources: Mapping[str,
     """Return the table of a type with row numbers, and times of a parent, where it needs them."""
     table = spec.nodes[kind]
     source = sources[table.file]
-    names = source.head.column_names
     if source is _NOTHING or table.values_of:
         return source
-    if table.id == ROW and ROW not in names:
-        # After those of the saved rows.
-        source = with_row_numbers(source, graph.nodes[kind].num_nodes)
-    if not table.time or table.time in names:
-        return source
-    key, _, column = table.time.partition(".")
-    for (parent, _, child), edges in spec.edges.items():
-        if child == kind and edges.source == key:
-            entity = Entity(sources[spec.nodes[parent].file], str(spec.nodes[parent].id), ())
-            if entity.source is _NOTHING or not entity.has_ids_in(source, key, share=1.0):
-                raise InputError(
-                    f"the times of {source.name} are those of {spec.nodes[parent].file}, but "
-                    "some of its rows belong to saved ones; "
-                    "convert all tables again, or add a column of times to all."
-                )
-            return with_parent_column(source, key, entity, column)
-    return source
+    parents = {}
+    for triple in spec.keys_of(kind):
+        parent = spec.nodes[triple[0]]
+        key = spec.edges[triple].source
+        parents[key] = Entity(sources[parent.file], str(parent.id), ())
+        needs_parent = table.time is not None and table.time.startswith(f"{key}.")
+        if needs_parent and not parents[key].has_ids_in(source, key, share=1.0):
+            raise InputError(
+                f"the times of {source.name} are those of {parent.file}, but "
+                "some of its rows belong to saved ones; "
+                "convert all tables again, or add a column of times to all."
+            )
+    # Numbers after those of the saved rows.
+    first_row = graph.nodes[kind].num_nodes
+    return with_needed_columns(source, table.id, table.time, parents, first_row)
 
 
 def _read_nodes(
