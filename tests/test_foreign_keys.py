@@ -161,6 +161,9 @@ def test_times_of_other_tables_are_of_the_kind_of_the_events(tmp_path):
     customers = {**without(CUSTOMERS, "created_at"), "year": [1990, 1991, 1992, 1993]}
     graph = ig.load(write(tmp_path / "dates", customers=customers, orders=ORDERS))
     assert set(graph.nodes["customer"].columns.kinds) == {"size", "year"}
+    orders = without(ORDERS, "shipped")
+    graph = ig.load(write(tmp_path / "years", customers=customers, orders=orders))
+    assert graph.times.tolist() == [1990, 1991, 1992, 1993]
 
 
 @pytest.mark.parametrize("suffix", ["", ".0"])

@@ -86,7 +86,7 @@ class Entity:
         A few may be missing here, as in exports of a part of a database.
         """
         values = source.as_written([column]).head.column(column)
-        if not _may_be_id(values) or self.id not in self.source.head.column_names:
+        if not may_be_id(values) or self.id not in self.source.head.column_names:
             return False
         # As text, because one table may store ids as numbers and the other as text.
         present = pc.is_in(_key_texts(column, values.drop_null()), self.ids())
@@ -211,10 +211,10 @@ def _may_be_key(column: pa.ChunkedArray) -> bool:
     """Whether a column holds whole numbers or text of which some occur twice."""
     # Some value is repeated, and not all are the same.
     num_values = len(column) - column.null_count
-    return _may_be_id(column) and 1 < pc.count_distinct(column).as_py() < num_values
+    return may_be_id(column) and 1 < pc.count_distinct(column).as_py() < num_values
 
 
-def _may_be_id(column: pa.ChunkedArray) -> bool:
+def may_be_id(column: pa.ChunkedArray) -> bool:
     """Whether a column holds text or whole numbers, also if gaps made floats of them."""
     return is_text(column.type) or whole(column) is not None
 

@@ -26,6 +26,7 @@ from impact_gnn.data.foreign_keys import (
     ForeignKey,
     find_entities,
     find_keys,
+    may_be_id,
     plain_name,
     with_parent_column,
     with_row_numbers,
@@ -368,10 +369,7 @@ def guess_events(
     names = source.head.column_names
     # Rows of events often have no ids; their numbers then name them.
     if "id" not in named:
-        named["id"] = _guess_id(kind, names, source.head)
-        ids = source.head.column(named["id"]) if named["id"] else []
-        if len(ids) and pc.count_distinct(ids).as_py() < len(ids):
-            named["id"] = None
+        named["id"] = _distinct_id(kind, names, source.head)
     if named["id"] is None:
         source = with_row_numbers(source)
         named["id"] = ROW
@@ -532,29 +530,7 @@ def _key_spec(
     entities: dict[str, Entity], keys: list[ForeignKey], target: str, named: Mapping[str, Any]
 ) -> Spec:
     """Return the spec of tables of nodes that refer to each other by keys."""
-    events = entities[target]
-    dates = _columns_of_kind(events.source.head, "date")
-    own_time = _roles_of_type(named, target, is_target=True).get("time")
-    if own_time is None:
-        own_time = _time_column(events.source, "date") or _time_column(events.source, "number")
-        # The only date of another type may be a birthday.
-        if own_time is None and len(dates) == 1:
-            own_time = dates[0]
-    # Times of other types are of the same kind.
-    kind_of_time = "number" if own_time and own_time not in dates else "date"
-    times = {
-        kind: _by_type(named.get("time")).get(kind) or _time_column(entity.source, kind_of_time)
-        for kind, entity in entities.items()
-    }
-    times[target] = own_time
-    for key in keys:
-        # Events such as results have the date of their parent, such as a race.
-        parent_time = times[key.parent]
-        if key.table == target and parent_time and times[target] is None and not dates:
-            times[target] = f"{key.column}.{parent_time}"
-            parent = entities[key.parent]
-            source = with_parent_column(events.source, key.column, parent, parent_time)
-            entities[target] = replace(events, source=source)
+    times = _times_of_types(entities, keys, target, named)
     nodes = {}
     for kind, entity in entities.items():
         roles = _roles_of_type(named, kind, is_target=kind == target)
@@ -581,6 +557,41 @@ def _key_spec(
     for name in chain(*without_table.values()):
         nodes[target].columns[name] = "ignore"
     return _with_entities(Spec(nodes, edges, target, extended=extended), without_table)
+
+
+def _times_of_types(
+    entities: dict[str, Entity], keys: list[ForeignKey], target: str, named: Mapping[str, Any]
+) -> dict[str, str | None]:
+    """Return the columns of times by type; events without one get that of a parent as a column."""
+    events = entities[target].source
+    dates = _columns_of_kind(events.head, "date")
+    own_time = _roles_of_type(named, target, is_target=True).get("time")
+    if own_time is None:
+        own_time = _time_column(events, "date") or _time_column(events, "number")
+    # The only date of another type may be a birthday.
+    if own_time is None and len(dates) == 1:
+        own_time = dates[0]
+    parents = [key for key in keys if key.table == target]
+    # Times of other types are of the same kind.
+    is_dated = own_time in dates
+    if own_time is None:
+        is_dated = any(_time_column(entities[key.parent].source, "date") for key in parents)
+    kind_of_time = "date" if is_dated else "number"
+    by_type = _by_type(named.get("time"))
+    times = {
+        kind: by_type.get(kind) or _time_column(entity.source, kind_of_time)
+        for kind, entity in entities.items()
+    }
+    times[target] = own_time
+    # Events such as results have the date of their parent, such as a race.
+    for key in parents:
+        parent_time = times[key.parent]
+        if times[target] is None and parent_time and not dates:
+            times[target] = f"{key.column}.{parent_time}"
+            parent = entities[key.parent]
+            source = with_parent_column(events, key.column, parent, parent_time)
+            entities[target] = replace(entities[target], source=source)
+    return times
 
 
 def _roles_of_type(named: Mapping[str, Any], kind: str, *, is_target: bool) -> dict[str, Any]:
@@ -629,26 +640,29 @@ def _label_column(names: list[str], label: str | None) -> str | None:
 def _key_of_table(name: str, kind: str, source: Source, others: list[Entity]) -> str | None:
     """Return the column of a table's own ids: named after the table, or any that is distinct."""
     head = source.head
-    named = _named_key(name, kind, source) or _first_name(head.column_names, ["id"])
+    named = _named_key(_words_of(name, kind), head.column_names, head)
     if named is not None or _end_columns(head.column_names):
         return named
     # A column that names another table is no id, even if its values differ by chance.
     free = [column for column in head.column_names if not any(one.match(column) for one in others)]
-    column = _guess_id(kind, free, head)
-    return column if column is not None and _is_distinct(head.column(column)) else None
+    return _distinct_id(kind, free, head)
 
 
-def _named_key(name: str, kind: str, source: Source) -> str | None:
+def _named_key(words: Iterable[str], names: list[str], table: pa.Table) -> str | None:
     """Return the column of ids that is named after its table."""
-    words = _words_of(name, kind)
-    wanted = [f"{word}{ending}" for ending in KEY_ENDINGS for word in words]
-    names = source.head.column_names
-    named = _first_name(names, wanted)
+    words = list(words)
+    named = _first_name(names, (*(f"{word}{end}" for end in KEY_ENDINGS for word in words), "id"))
     # A column with the very name of the table may also be something else.
     same = _first_name(names, words)
-    if named is None and same is not None and _is_distinct(source.head.column(same)):
+    if named is None and same is not None and _is_distinct(table.column(same)):
         return same
     return named
+
+
+def _distinct_id(kind: str, names: list[str], table: pa.Table) -> str | None:
+    """Return the column of ids, if all of them differ."""
+    column = _guess_id(kind, names, table)
+    return column if column is not None and _is_distinct(table.column(column)) else None
 
 
 def _columns_of_kind(table: pa.Table, *kinds: str) -> list[str]:
@@ -711,18 +725,12 @@ def _first_name(names: list[str], wanted: Iterable[str]) -> str | None:
 
 def _is_distinct(column: pa.ChunkedArray) -> bool:
     """Whether all values differ, and can be ids."""
-    if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
-        return False
-    return bool(pc.count_distinct(column, mode="all").as_py() == len(column))
+    return may_be_id(column) and pc.count_distinct(column, mode="all").as_py() == len(column)
 
 
 def _guess_id(kind: str, names: list[str], table: pa.Table) -> str | None:
     """Return the column of ids: by its name, or the first one if all its texts differ."""
-    named = _first_name(names, (f"{kind}_id", "id"))
-    same = _first_name(names, [kind])
-    if named is None and same is not None and _is_distinct(table.column(same)):
-        return same
-    named = named or _first_name(names, IDS)
+    named = _named_key([kind], names, table) or _first_name(names, IDS)
     if named is not None:
         return named
     candidates = [name for name in names if re.search(r"_id$|[a-z]I[dD]$|_ID$", name)]

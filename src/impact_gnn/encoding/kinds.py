@@ -21,6 +21,7 @@ MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", r"\N")
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 FRACTION_ZEROS = r"(\.\d*[1-9])0+(Z?)$|\.0*(Z?)$"
 COMMA = r"^[-+]?\d+,\d+$"
+TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # of a duration, per second
 LOOK = 10_000  # values that a guess is based on
 MOSTLY = 0.8  # share of numbers from which a column of text was probably meant as numbers
 WORDS = 3.0  # words in a value, on average, from which it is text
@@ -133,9 +134,8 @@ def numbers(name: str, column: Column) -> np.ndarray:
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     elif pa.types.is_duration(kind):  # in seconds, whatever its unit
-        # Ticks per second.
-        units = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-        column = pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), units[kind.unit])
+        ticks = column.cast(pa.int64()).cast(pa.float64(), safe=False)
+        column = pc.divide(ticks, TICKS[kind.unit])
     elif pa.types.is_null(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif is_text(kind):
@@ -301,30 +301,24 @@ def looks_like_numbers(name: str, column: Column) -> str:
     """Return a sentence on the value that makes text of a column of numbers, "" if none does."""
     if not is_text(column.type):
         return ""
-    text = pc.utf8_trim_whitespace(column)
+    # Missing values count as numbers below.
+    text = pc.fill_null(pc.utf8_trim_whitespace(column), "0")
     if pc.any(pc.match_substring_regex(text, r"^[-+]?0\d")).as_py():  # these are codes
         return ""
-    has_comma = pc.match_substring_regex(text, COMMA)
     is_plain = pc.match_substring_regex(text, NUMBER)
-    commas = pc.sum(has_comma).as_py() or 0
-    plain = pc.sum(is_plain).as_py() or 0
-    # Values that are not missing.
-    known = len(text) - text.null_count
-    if commas > 0 and commas + plain >= MOSTLY * known:
-        row = pc.index(has_comma, True).as_py()
-        value = text[row].as_py()
-        fix = f"write {value.replace(',', '.')} instead"
-    # Nearly all are numbers, and some are not.
-    elif max(MOSTLY * known, 2) <= plain < known:
-        # The first value that is no number; missing ones count as numbers here.
-        row = pc.index(pc.fill_null(is_plain, True), False).as_py()
-        value = text[row].as_py()
-        fix = "write a number or leave it empty"
-    else:
+    is_number = pc.or_(is_plain, pc.match_substring_regex(text, COMMA))
+    num_missing = column.null_count
+    # Values that are not missing, and numbers among them.
+    known = len(text) - num_missing
+    count = (pc.sum(is_number).as_py() or 0) - num_missing
+    row = pc.index(is_plain, False).as_py()
+    if row < 0 or count < max(MOSTLY * known, 2):
         return ""
-    content = "is mostly numbers"
-    if commas + plain == known:
-        content = "has numbers"
+    value = text[row].as_py()
+    content = "has numbers" if count == known else "is mostly numbers"
+    fix = "write a number or leave it empty"
+    if is_number[row].as_py():
+        fix = f"write {value.replace(',', '.')} instead"
     return (
         f"column '{name}' {content}, but row {row + 1} is {value[:40]!r}; "
         f'{fix}, or declare the kind: columns = {{{name} = "number"}}'
