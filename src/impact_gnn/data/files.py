@@ -92,7 +92,8 @@ def read(
 
 
 def read_spec(
-    path: str | Path, roles: str | Path | None = None
+    path: str | Path,
+    roles: str | Path | None = None,
 ) -> tuple[Spec, list[sources.Source]]:
     """Return the tables of a folder or database, and the role of every column."""
     tables = tables_in(path)

@@ -166,7 +166,10 @@ def distinct_values(source: Source, columns: Sequence[str]) -> Source:
 
 
 def find_entities(
-    table: pa.Table, columns: Sequence[str], *, by_values: bool
+    table: pa.Table,
+    columns: Sequence[str],
+    *,
+    by_values: bool,
 ) -> dict[str, list[str]]:
     """Find columns that name entities without a table: columns by the name of their entity.
 

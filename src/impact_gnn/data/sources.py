@@ -304,7 +304,8 @@ class _Csv:
             "read_options": pa.csv.ReadOptions(block_size=BLOCK),
             # a text between quotes may contain line breaks
             "parse_options": pa.csv.ParseOptions(
-                delimiter=self._delimiter, newlines_in_values=True
+                delimiter=self._delimiter,
+                newlines_in_values=True,
             ),
             "convert_options": pa.csv.ConvertOptions(
                 null_values=list(MISSING),

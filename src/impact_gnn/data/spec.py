@@ -172,7 +172,10 @@ class Spec:
             nodes[kind] = guess_nodes(kind, source, roles, labelled=False)
             for end, column in ((source_type, table.source), (target_type, table.target)):
                 edges[end, f"{name}_{column}", kind] = EdgeTable(
-                    table.file, source=column, target=ROW, dangling=table.dangling
+                    table.file,
+                    source=column,
+                    target=ROW,
+                    dangling=table.dangling,
                 )
             edges[source_type, name, target_type] = replace(table, columns={})
             extended[table.file] = source
@@ -203,7 +206,12 @@ class Spec:
 
 
 def guess_nodes(
-    kind: str, source: Source, named: Mapping[str, Any], *, labelled: bool, alone: bool = False
+    kind: str,
+    source: Source,
+    named: Mapping[str, Any],
+    *,
+    labelled: bool,
+    alone: bool = False,
 ) -> NodeTable:
     """Guess the roles of the columns of a node table that are not `named`.
 
@@ -466,7 +474,9 @@ def guess_by_keys(
 
 
 def _links(
-    entities: Mapping[str, Entity], keys: list[ForeignKey], label: str | None
+    entities: Mapping[str, Entity],
+    keys: list[ForeignKey],
+    label: str | None,
 ) -> dict[str, list[ForeignKey]]:
     """Return the keys of tables that hold nothing but edges: two, or a usual pair of names."""
     links = {}
@@ -491,7 +501,9 @@ def _links(
 
 
 def _entities(
-    sources: Mapping[str, Source], types: Mapping[str, str], ids: Mapping[str, str]
+    sources: Mapping[str, Source],
+    types: Mapping[str, str],
+    ids: Mapping[str, str],
 ) -> dict[str, Entity]:
     """Return every table with its ids; rows without ids are numbered, and no key refers to them."""
     # Before ids are known, tables are known by their words.
@@ -527,7 +539,10 @@ def _by_type(value: Any) -> Mapping[str, Any]:
 
 
 def _key_spec(
-    entities: dict[str, Entity], keys: list[ForeignKey], target: str, named: Mapping[str, Any]
+    entities: dict[str, Entity],
+    keys: list[ForeignKey],
+    target: str,
+    named: Mapping[str, Any],
 ) -> Spec:
     """Return the spec of tables of nodes that refer to each other by keys."""
     times = _times_of_types(entities, keys, target, named)
@@ -542,7 +557,10 @@ def _key_spec(
     for key in keys:  # from the parent to the row
         child = entities[key.table]
         edges[key.parent, f"{key.table}_{key.column}", key.table] = EdgeTable(
-            child.source.name, source=key.column, target=child.id, dangling="drop"
+            child.source.name,
+            source=key.column,
+            target=child.id,
+            dangling="drop",
         )
     extended = {entity.source.name: entity.source for entity in entities.values()}
     head = entities[target].source.head
@@ -560,7 +578,10 @@ def _key_spec(
 
 
 def _times_of_types(
-    entities: dict[str, Entity], keys: list[ForeignKey], target: str, named: Mapping[str, Any]
+    entities: dict[str, Entity],
+    keys: list[ForeignKey],
+    target: str,
+    named: Mapping[str, Any],
 ) -> dict[str, str | None]:
     """Return the columns of times by type; events without one get that of a parent as a column."""
     events = entities[target].source
@@ -610,7 +631,11 @@ def _roles_of_type(named: Mapping[str, Any], kind: str, *, is_target: bool) -> d
 
 
 def _events_of(
-    entities: Mapping[str, Entity], keys: list[ForeignKey], label: str | None, *, is_draft: bool
+    entities: Mapping[str, Entity],
+    keys: list[ForeignKey],
+    label: str | None,
+    *,
+    is_draft: bool,
 ) -> str:
     """Return the type with a label, of several or none the one with the most keys or a date."""
     labelled = [
@@ -676,7 +701,9 @@ def _time_column(source: Source, *kinds: str) -> str | None:
 
 
 def _end_types(
-    source: Source, ends: tuple[str, str], entities: Mapping[str, Entity]
+    source: Source,
+    ends: tuple[str, str],
+    entities: Mapping[str, Entity],
 ) -> tuple[str, str]:
     """Return the node types of both ends of an edge table: those that have their values."""
     options = [list(entities)] * 2

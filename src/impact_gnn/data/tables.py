@@ -387,7 +387,10 @@ def build(
 
 
 def _assign_periods(
-    main: NodeRows, tables: list[NodeRows | EdgeRows], rule: Period, cutoff: Any
+    main: NodeRows,
+    tables: list[NodeRows | EdgeRows],
+    rule: Period,
+    cutoff: Any,
 ) -> tuple[Periods | None, list[str]]:
     """Choose periods by the type to classify, set those of all tables, and describe the choice."""
     assert main.time is not None
@@ -423,7 +426,8 @@ def _assign_periods(
 
 
 def latest_parents(
-    size: int, keys: Sequence[tuple[np.ndarray, np.ndarray | None]]
+    size: int,
+    keys: Sequence[tuple[np.ndarray, np.ndarray | None]],
 ) -> np.ndarray | None:
     """Return the periods of rows without a time; None if nothing that they refer to has one.
 
@@ -456,7 +460,9 @@ def exact_times(time: np.ndarray) -> np.ndarray:
 
 
 def _with_kinds(
-    graph: TemporalGraph, tables: list[NodeRows], cutoff: Any
+    graph: TemporalGraph,
+    tables: list[NodeRows],
+    cutoff: Any,
 ) -> tuple[TemporalGraph, list[str]]:
     """Set the kind of every feature column, and describe later rows that do not fit.
 
@@ -511,7 +517,11 @@ class NodeRows:
 
     @classmethod
     def read(
-        cls, source: Source, spec: NodeTable, features: np.ndarray | None, spill: Path | None
+        cls,
+        source: Source,
+        spec: NodeTable,
+        features: np.ndarray | None,
+        spill: Path | None,
     ) -> NodeRows:
         roles = list(spec.roles.values())
         # As numbers, 007 and 7 would be one id, class or category.
@@ -543,7 +553,11 @@ class NodeRows:
         return nodes
 
     def _read_features(
-        self, raw: pa.Table, spec: NodeTable, features: np.ndarray | None, spill: Path | None
+        self,
+        raw: pa.Table,
+        spec: NodeTable,
+        features: np.ndarray | None,
+        spill: Path | None,
     ) -> None:
         """Set the features, and sort all rows by id and columns by name.
 
@@ -713,7 +727,11 @@ class EdgeRows:
 
     @classmethod
     def read(
-        cls, source: Source, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], folder: Path | None
+        cls,
+        source: Source,
+        spec: EdgeTable,
+        ends: tuple[NodeRows, NodeRows],
+        folder: Path | None,
     ) -> EdgeRows:
         notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
         source = source.as_written([spec.source, spec.target])
@@ -741,7 +759,10 @@ def _unused_columns(source: Source, spec: EdgeTable) -> list[str]:
 
 
 def _read_edges(
-    source: Source, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], folder: Path | None
+    source: Source,
+    spec: EdgeTable,
+    ends: tuple[NodeRows, NodeRows],
+    folder: Path | None,
 ) -> tuple[np.ndarray, int]:
     """Return edges as records [E], and the number of rows; with a folder, mapped from a file."""
     if folder is None:
@@ -769,7 +790,10 @@ def _read_edges(
 
 
 def _join(
-    table: pa.Table, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], first_row: int
+    table: pa.Table,
+    spec: EdgeTable,
+    ends: tuple[NodeRows, NodeRows],
+    first_row: int,
 ) -> np.ndarray:
     """Return edges as records of the positions of their ends, their weights and times [E].
 

@@ -35,7 +35,10 @@ _NOTHING = Source("nothing", lambda: pa.table({}))
 
 
 def update(
-    directory: str | Path, tables: str | Path, *, roles: str | Path | None = None
+    directory: str | Path,
+    tables: str | Path,
+    *,
+    roles: str | Path | None = None,
 ) -> TemporalGraph:
     """Append the nodes and edges of tables to a saved graph, and return the graph.
 
@@ -153,7 +156,11 @@ def _extended(graph: TemporalGraph, spec: Spec, kind: str, sources: Mapping[str,
 
 
 def _read_nodes(
-    graph: TemporalGraph, kind: str, table: NodeTable, source: Source, matrix: np.ndarray | None
+    graph: TemporalGraph,
+    kind: str,
+    table: NodeTable,
+    source: Source,
+    matrix: np.ndarray | None,
 ) -> NodeRows:
     """Read new nodes; refuse columns that the saved ones lack, and the reverse."""
     saved = graph.nodes[kind]
@@ -263,7 +270,8 @@ def _refuse_ambiguous_commas(column: TableColumn) -> None:
 
 
 def _joined_labels(
-    graph: TemporalGraph, rows: NodeRows
+    graph: TemporalGraph,
+    rows: NodeRows,
 ) -> tuple[np.ndarray, list[Any] | None, int]:
     """Return the codes of new labels, and the names and number of all classes; new ones last."""
     codes = np.full(rows.size, -1)

@@ -271,7 +271,9 @@ def times_like(values: np.ndarray, unit: str | None, main: np.ndarray, file: str
 
 
 def numbers_as_dates(
-    values: np.ndarray, rule: Period, others: Sequence[np.ndarray] = ()
+    values: np.ndarray,
+    rule: Period,
+    others: Sequence[np.ndarray] = (),
 ) -> tuple[np.ndarray, str | None]:
     """Return numbers as dates and their unit, if they count from 1970 or write out a date.
 

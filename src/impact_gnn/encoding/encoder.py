@@ -421,7 +421,9 @@ def clip_far(values: np.ndarray, low: np.ndarray | float, high: np.ndarray | flo
 
 
 def compress(
-    values: np.ndarray, middle: np.ndarray | float, width: np.ndarray | float
+    values: np.ndarray,
+    middle: np.ndarray | float,
+    width: np.ndarray | float,
 ) -> np.ndarray:
     """Return distances from the middle in usual widths, logarithmic beyond one width."""
     with np.errstate(over="ignore"):
