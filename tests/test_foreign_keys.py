@@ -219,6 +219,17 @@ def test_a_table_of_two_keys_holds_edges(tmp_path, columns):
     assert "remarks.csv: not used" in here("check", folder).stdout
 
 
+def test_two_tables_of_edges_between_rows_without_ids(tmp_path):
+    tables = {
+        "papers": {"date": MONTHS, "label": LABELS, "pages": range(12)},
+        "cites": {"sourceId": [3, 4], "targetId": [1, 2]},
+        "likes": {"from": [1, 2, 5], "to": [0, 0, 4]},
+    }
+    graph = ig.load(write(tmp_path / "papers", **tables))
+    assert graph.relations["paper", "cites", "paper"].edge_index.tolist() == [[3, 4], [1, 2]]
+    assert graph.relations["paper", "likes", "paper"].num_edges == 3
+
+
 def test_tables_in_singular_and_plural_are_two_types(tmp_path):
     tables = {
         "order": ORDERS,

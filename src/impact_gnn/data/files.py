@@ -170,7 +170,7 @@ def convert_graph(
 def read_ids(path: Path) -> list[str]:
     """Read ids of nodes: the lines of a file, or the column of ids in a CSV or Parquet table."""
     source = sources.file(path)
-    names = [] if source is None else source.head.column_names
+    names = [] if source is None else source.names
     column = next((name for wanted in IDS for name in names if name.lower() == wanted), None)
     if source is not None and column is not None:
         values = source.as_written([column]).table.column(column).to_pylist()

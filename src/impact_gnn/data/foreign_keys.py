@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain, combinations
 
 import numpy as np
@@ -64,8 +64,9 @@ class Entity:
     id: str
     words: tuple[str, ...]
 
+    @cached_property
     def ids(self) -> pa.Array:
-        """Return the ids as text."""
+        """The ids as text."""
         table = self.source.as_written([self.id]).table
         return pc.unique(texts(self.id, table.column(self.id)))
 
@@ -86,10 +87,10 @@ class Entity:
         A few may be missing here, as in exports of a part of a database.
         """
         values = source.as_written([column]).head.column(column)
-        if not may_be_id(values) or self.id not in self.source.head.column_names:
+        if not may_be_id(values) or self.id not in self.source.names:
             return False
         # As text, because one table may store ids as numbers and the other as text.
-        present = pc.is_in(_key_texts(column, values.drop_null()), self.ids())
+        present = pc.is_in(_key_texts(column, values.drop_null()), self.ids)
         return bool(len(present)) and pc.mean(present).as_py() >= share
 
 
@@ -102,7 +103,7 @@ def find_keys(entities: Mapping[str, Entity]) -> list[ForeignKey]:
     """Find the columns that are named after another table and hold ids of it."""
     keys = []
     for table, entity in entities.items():
-        for column in entity.source.head.column_names:
+        for column in entity.source.names:
             # A table's own ids are no key.
             if column == entity.id:
                 continue

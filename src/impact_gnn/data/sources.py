@@ -28,7 +28,7 @@ import pyarrow.parquet
 from impact_gnn._text import mask_passwords
 from impact_gnn.checks import InputError, fits, guarded, listing, one_line, quoted, regular
 from impact_gnn.encoding.kinds import MISSING
-from impact_gnn.encoding.moments import decoded
+from impact_gnn.encoding.moments import all_match, any_match, decoded
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TYPES = (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us"), pa.string())
@@ -92,6 +92,11 @@ class Source:
         """The first rows, by which roles are guessed."""
         table = self.table if self.size < SMALL else pa.Table.from_batches([next(self.batches())])
         return plain_text(table.slice(0, ROWS))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its columns."""
+        return self.head.column_names
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the table in batches; a table that was read whole for its head is freed."""
@@ -438,10 +443,10 @@ def canonical_numbers(column: pa.Array) -> pa.Array | None:
 def _casts(column: pa.Array, kind: pa.DataType) -> bool:
     """Return whether text can be read as a type without loss."""
     if kind == pa.bool_():
-        return pc.all(pc.match_substring_regex(column, BOOLEAN)).as_py()
-    if kind == pa.timestamp("us") and not pc.all(pc.match_substring_regex(column, DATE)).as_py():
+        return all_match(column, BOOLEAN)
+    if kind == pa.timestamp("us") and not all_match(column, DATE):
         return False
-    if kind != pa.string() and pc.any(pc.match_substring_regex(column, CODE)).as_py():
+    if kind != pa.string() and any_match(column, CODE):
         return False
     try:
         column.cast(kind)

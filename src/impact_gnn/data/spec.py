@@ -164,9 +164,7 @@ class Spec:
             source = with_row_numbers(sources[table.file])
             kind = f"{name}_edge"
             ignored = {
-                column: "ignore"
-                for column in source.head.column_names
-                if column not in (ROW, table.time)
+                column: "ignore" for column in source.names if column not in (ROW, table.time)
             }
             roles = {"id": ROW, "time": table.time or "", "columns": ignored | table.columns}
             nodes[kind] = guess_nodes(kind, source, roles, labelled=False)
@@ -264,7 +262,7 @@ def _named_roles(named: Mapping[str, Any], roles: Iterable[str]) -> dict[str, An
 
 def _check_columns(source: Source, columns: list[str]) -> None:
     """Refuse columns that a table lacks, or that are named twice."""
-    names = source.head.column_names
+    names = source.names
     for column in columns:
         if column not in names:
             raise InputError(
@@ -297,7 +295,7 @@ def guess_edges(
 
     Columns of its ends may have the names of the types of both `ends`.
     """
-    names = source.head.column_names
+    names = source.names
     roles = _named_roles(named, EdgeTable.role_names)
     roles = {role: column for role, column in roles.items() if column or role not in EDGE_ENDS}
     _check_columns(source, list(set(filter(None, roles.values()))))
@@ -374,7 +372,7 @@ def guess_events(
         entities: Columns by type of entity; by default they are guessed.
     """
     named = dict(named or {})
-    names = source.head.column_names
+    names = source.names
     # Rows of events often have no ids; their numbers then name them.
     if "id" not in named:
         named["id"] = _distinct_id(kind, names, source.head)
@@ -480,21 +478,19 @@ def _links(
 ) -> dict[str, list[ForeignKey]]:
     """Return the keys of tables that hold nothing but edges: two, or a usual pair of names."""
     links = {}
+    pairs = {kind: _end_columns(entity.source.names) for kind, entity in entities.items()}
     with_ids = {kind: entity for kind, entity in entities.items() if entity.id != ROW}
+    # Without any ids, edges number the rows of the table that is none of edges.
+    parents = with_ids or {kind: entities[kind] for kind in entities if not pairs[kind]}
     for kind, entity in entities.items():
-        names = entity.source.head.column_names
-        pair = _end_columns(names) or ()
-        free = [name for name in names if name not in pair]
+        pair = pairs[kind] or ()
+        free = [name for name in entity.source.names if name not in pair]
         if kind in with_ids or _label_column(free, label):
             continue
         own = [key for key in keys if key.table == kind]
         if pair:
-            others = with_ids or {other: entities[other] for other in entities if other != kind}
-            parents = _end_types(entity.source, pair, others)
-            own = [
-                ForeignKey(kind, column, parent)
-                for column, parent in zip(pair, parents, strict=True)
-            ]
+            ends = zip(pair, _end_types(entity.source, pair, parents), strict=True)
+            own = [ForeignKey(kind, column, parent) for column, parent in ends]
         if len(own) == 2:
             links[kind] = own
     return links
@@ -639,9 +635,7 @@ def _events_of(
 ) -> str:
     """Return the type with a label, of several or none the one with the most keys or a date."""
     labelled = [
-        kind
-        for kind, entity in entities.items()
-        if _label_column(entity.source.head.column_names, label)
+        kind for kind, entity in entities.items() if _label_column(entity.source.names, label)
     ]
     num_keys = Counter(key.table for key in keys)
 
@@ -887,7 +881,7 @@ def with_needed_columns(
         parents: The parent of every key.
         first_row: The number of the first row.
     """
-    names = source.head.column_names
+    names = source.names
     if id_column == ROW and ROW not in names:
         source = with_row_numbers(source, first_row)
     key, dot, column = (time or "").partition(".")

@@ -306,7 +306,7 @@ def _role(column: Any, key: Key, sources: Mapping[Key, Source]) -> Any:
     if isinstance(column, Mapping):
         return column.get(key)
     # Tables that have a column of this name.
-    with_column = [key for key, source in sources.items() if column in source.head.column_names]
+    with_column = [key for key, source in sources.items() if column in source.names]
     if not column or len(sources) == 1 or key in with_column:
         return column
     if not with_column:

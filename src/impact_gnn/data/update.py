@@ -24,6 +24,7 @@ from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times, latest_paren
 from impact_gnn.data.values import TableColumn, numbers_as_dates
 from impact_gnn.encoding import Columns
 from impact_gnn.encoding.kinds import COMMA, is_text, texts, whole
+from impact_gnn.encoding.moments import all_match
 from impact_gnn.graph import HOMOGENEOUS, Nodes, TemporalGraph, Triple, storage
 from impact_gnn.graph.append import NewNodes, append
 from impact_gnn.graph.parts import class_name
@@ -174,7 +175,7 @@ def _read_nodes(
         role: None for role, column in table.roles.items() if column in features
     }
     table = replace(table, **not_roles)
-    names = source.head.column_names
+    names = source.names
     # No new rows of this type.
     if source is _NOTHING or source.table.num_rows == 0:
         return NodeRows(table.file, 0, [])
@@ -262,7 +263,7 @@ def _refuse_ambiguous_commas(column: TableColumn) -> None:
         return
     text = pc.utf8_trim_whitespace(column.values)
     text = text.filter(pc.match_substring_regex(text, COMMA))
-    if len(text) and pc.all(pc.match_substring_regex(text, THOUSANDS)).as_py():
+    if all_match(text, THOUSANDS):
         raise InputError(
             f"{column} has {text[0].as_py()!r}, which may be a fraction or thousands; "
             "write numbers with a decimal point and without commas."
@@ -355,7 +356,7 @@ def _read_edges(
     if source is _NOTHING or source.table.num_rows == 0:
         return {}
     for role, column in table.roles.items():
-        if column not in source.head.column_names:
+        if column not in source.names:
             raise InputError(
                 f"{source.name} has no column {column!r}, the {role} of an edge; add it."
             )

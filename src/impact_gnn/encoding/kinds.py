@@ -10,7 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError
-from impact_gnn.encoding.moments import decoded, is_text, moments, one_array, parse
+from impact_gnn.encoding.moments import (
+    any_match,
+    decoded,
+    is_text,
+    moments,
+    one_array,
+    parse,
+)
 
 KINDS = ("number", "category", "text", "date", "vector", "ignore")
 """A number or truth value, one of a few values, words, a date, a list of numbers, nothing."""
@@ -82,7 +89,7 @@ def typed(column: Column) -> Column:
     if not is_text(column.type):
         return column
     text = pc.utf8_trim_whitespace(column)
-    if pc.any(pc.match_substring_regex(text, r"^-?0\d")).as_py():
+    if any_match(text, r"^-?0\d"):
         return column
     for kind in (pa.int64(), pa.float64(), pa.bool_()):
         try:
@@ -292,9 +299,8 @@ def parsed_numbers(column: Column, known: np.ndarray | None = None) -> tuple[pa.
 
 def _has_decimal_commas(text: Column) -> bool:
     """Return whether some numbers have a decimal comma and none a point."""
-    with_comma = pc.any(pc.match_substring_regex(text, COMMA)).as_py()
-    plain = pc.match_substring_regex(text, NUMBER)
-    return bool(with_comma) and not pc.any(pc.and_(plain, pc.match_substring(text, "."))).as_py()
+    with_point = text.filter(pc.match_substring(text, "."))
+    return any_match(text, COMMA) and not any_match(with_point, NUMBER)
 
 
 def looks_like_numbers(name: str, column: Column) -> str:
@@ -303,7 +309,7 @@ def looks_like_numbers(name: str, column: Column) -> str:
         return ""
     # Missing values count as numbers below.
     text = pc.fill_null(pc.utf8_trim_whitespace(column), "0")
-    if pc.any(pc.match_substring_regex(text, r"^[-+]?0\d")).as_py():  # these are codes
+    if any_match(text, r"^[-+]?0\d"):  # these are codes
         return ""
     is_plain = pc.match_substring_regex(text, NUMBER)
     is_number = pc.or_(is_plain, pc.match_substring_regex(text, COMMA))
