@@ -1,5 +1,7 @@
 """Tables that refer to each other by ids: relations, times through a key, short rows."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -238,6 +240,14 @@ def test_tables_in_singular_and_plural_are_two_types(tmp_path):
     }
     with pytest.raises(InputError, match="order, orders have a label, so the type"):
         ig.load(write(tmp_path / "both", **tables))
+
+
+def test_keys_that_are_decimals():
+    """As some databases store all numbers."""
+    orders = {**ORDERS, "customer_id": [Decimal(key) for key in ORDERS["customer_id"]]}
+    graph = ig.from_tables({"customer": CUSTOMERS, "order": orders}, quiet=True)
+    relation = graph.relations["customer", "order_customer_id", "order"]
+    assert relation.edge_index[0].tolist() == [0, 1, 2, 3] * 3
 
 
 def test_the_longest_name_decides_which_table_a_key_refers_to(tmp_path):

@@ -933,3 +933,23 @@ def test_ids_are_sorted_as_numbers_where_they_are_some():
 def test_a_column_is_no_table():
     with pytest.raises(InputError, match="nodes is a Series; pass a data frame"):
         ig.from_tables(pd.Series([1, 2]), {"source": [0], "target": [1]})
+
+
+@pytest.mark.parametrize("memory", [10**9, 1])
+@pytest.mark.parametrize("name", ["id", None])
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_index_that_pandas_stored_in_a_parquet_file(tmp_path, memory, name, order):
+    """Ids from 1 on are numbers in the metadata, others a column."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    index = pd.RangeIndex(1, 41, name=name)[::order]
+    if order < 0:
+        index = pd.Index(np.append(index[1:], 99), name=name)
+    frame = pd.DataFrame({"year": 2010 + np.arange(40) // 4, "label": np.arange(40) % 2}, index)
+    frame.to_parquet(folder / "nodes.parquet")
+    edges = {"source": index[:5], "target": index[5:10]}
+    pd.DataFrame(edges).to_parquet(folder / "edges.parquet")
+    graph = convert_graph(folder, tmp_path / "graph", memory=memory).graph
+    assert sorted(graph.ids) == sorted(index)
+    assert sorted(graph.ids[graph.edge_index[0]]) == sorted(index[:5])
+    assert graph.x is None

@@ -180,7 +180,7 @@ def read_ids(path: Path) -> list[str]:
         )
     else:
         with guarded(path):
-            values = regular(path).read_text(encoding="utf-8").splitlines()
+            values = regular(path).read_text(encoding="utf-8-sig").splitlines()
     ids = [str(value).strip() for value in values if value is not None]
     return list(dict.fromkeys(name for name in ids if name))
 

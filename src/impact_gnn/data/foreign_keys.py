@@ -219,8 +219,9 @@ def _may_be_key(column: pa.ChunkedArray) -> bool:
 
 
 def may_be_id(column: pa.ChunkedArray) -> bool:
-    """Whether a column holds text or whole numbers, also if gaps made floats of them."""
-    return is_text(column.type) or whole(column) is not None
+    """Whether a column holds text, decimals or whole numbers, also if gaps made floats of them."""
+    is_exact = is_text(column.type) or pa.types.is_decimal(column.type)
+    return is_exact or whole(column) is not None
 
 
 def _has_many_values(name: str, column: pa.ChunkedArray) -> bool:

@@ -7,6 +7,7 @@ import csv
 import functools
 import gzip
 import io
+import json
 import re
 import sqlite3
 import tempfile
@@ -36,6 +37,7 @@ TYPES = (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us"), pa.string())
 BLOCK = 1 << 24  # bytes of a CSV that are read together
 ROWS = 1 << 18  # rows of a batch
 UNNAMED = "Unnamed: "  # with its position, the name of a column whose name is blank
+UNNAMED_INDEX = "__index_level_0__"  # the name of an index without one in a file of pandas
 SMALL = 1 << 26  # bytes up to which a file is read whole for a look at its head
 
 
@@ -85,7 +87,7 @@ class Source:
             table = self.read()
             # for a frame in memory, a check of the types is enough
             table.validate(full=self.stream is not None)
-        return self._completed(table, 0)
+            return self._completed(table, 0)
 
     @functools.cached_property
     def head(self) -> pa.Table:
@@ -241,15 +243,44 @@ def file(path: Path) -> Source | None:
     if path.is_dir() and any(path.rglob("*.parquet")):
         return _parquet_folder(path)
     if path.suffix.lower() == ".parquet":
-        return Source(
-            path.name,
-            # the name of its folder is no column
-            lambda: pa.parquet.read_table(path, memory_map=True, partitioning=None),
-            # reading ahead would hold much of the file
-            lambda: pa.parquet.ParquetFile(path, pre_buffer=False).iter_batches(ROWS),
-            path.stat().st_size,
-        )
+        return _parquet_file(path)
     return None
+
+
+def _parquet_file(path: Path) -> Source:
+    def read() -> pa.Table:
+        # the name of its folder is no column
+        table = pa.parquet.read_table(path, memory_map=True, partitioning=None)
+        return _with_pandas_index(table, 0, table.num_rows)
+
+    def stream() -> Iterator[pa.RecordBatch]:
+        # reading ahead would hold much of the file
+        file = pa.parquet.ParquetFile(path, pre_buffer=False)
+        first_row = 0
+        for batch in file.iter_batches(ROWS):
+            part = pa.Table.from_batches([batch])
+            yield from _with_pandas_index(part, first_row, file.metadata.num_rows).to_batches()
+            first_row += batch.num_rows
+
+    return Source(path.name, read, stream, path.stat().st_size)
+
+
+def _with_pandas_index(part: pa.Table, first_row: int, num_rows: int) -> pa.Table:
+    """Return a part of a file with the index that pandas has stored there.
+
+    One of consecutive numbers is in the metadata only, and one without a name has an odd name.
+    """
+    metadata = json.loads((part.schema.metadata or {}).get(b"pandas", "{}"))
+    for index in metadata.get("index_columns", []):
+        if not isinstance(index, dict):
+            continue
+        numbers = range(index["start"], index["stop"], index["step"])
+        # From 0 on, it is only the order; of another length, it is that of another table.
+        if numbers != range(num_rows) and len(numbers) == num_rows:
+            values = pa.array(numbers[first_row : first_row + part.num_rows])
+            part = part.append_column(index["name"] or UNNAMED_INDEX, values)
+    names = ["index" if name == UNNAMED_INDEX else name for name in part.column_names]
+    return part.rename_columns(names)
 
 
 def _parquet_folder(path: Path) -> Source:
@@ -257,9 +288,9 @@ def _parquet_folder(path: Path) -> Source:
         dataset = pa.dataset.dataset(path, format="parquet", partitioning="hive")
         # files may have columns of their own
         schemas = [part.physical_schema for part in dataset.get_fragments()]
-        return dataset.replace_schema(
-            pa.unify_schemas([dataset.schema, *schemas], promote_options="permissive")
-        )
+        schema = pa.unify_schemas([dataset.schema, *schemas], promote_options="permissive")
+        # An index of pandas is that of one file.
+        return dataset.replace_schema(schema.remove_metadata())
 
     def stream() -> Iterable[pa.RecordBatch]:
         return dataset().to_batches(
