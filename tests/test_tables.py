@@ -814,6 +814,17 @@ def test_a_folder_whose_columns_fit_several_types(tmp_path):
         ig.load(tmp_path)
 
 
+def test_an_index_that_is_a_column_too_or_repeats_its_values():
+    ids = np.arange(100, 140)
+    frame = pd.DataFrame({"id": ids, "year": 2010 + ids % 10, "label": ids % 2})
+    graph = ig.from_tables(
+        frame.set_index("id", drop=False), {"source": [100], "target": [139]}, quiet=True
+    )
+    assert graph.ids.tolist() == ids.tolist()
+    events = frame.drop(columns="id").set_index(pd.Index(ids % 7, name="user_id"))
+    assert ig.from_tables(events, quiet=True).nodes["user"].num_nodes == 7
+
+
 def test_an_index_that_says_nothing_is_dropped():
     frame = pd.DataFrame({"id": [1, 2, 3], "time": [2019, 2020, 2021]})
     twice = pd.concat([frame.iloc[:2], frame.iloc[:2].assign(id=[8, 9])])

@@ -180,9 +180,12 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
 
 def _from_pandas(name: str, frame: Any, indexed: bool) -> Any:
     """Return a pandas frame without index and sparse columns."""
-    # An index 0, 1, 2, ... is only the order of the rows.
-    is_meaningful = frame.index.is_unique and not np.array_equal(frame.index, np.arange(len(frame)))
-    frame = frame.reset_index(drop=not (indexed and is_meaningful))
+    index = frame.index
+    # An index 0, 1, 2, ... without a name is only the order of the rows.
+    is_order = np.array_equal(index, np.arange(len(frame))) or not index.is_unique
+    is_named = any(name is not None for name in index.names)
+    is_column = not frame.columns.intersection(index.names).empty  # it is both
+    frame = frame.reset_index(drop=not indexed or is_column or (is_order and not is_named))
     sparse = {
         column: kind.subtype
         for column, kind in frame.dtypes.items()
