@@ -222,6 +222,24 @@ def test_what_names_nothing_stays_a_feature():
     assert graph.num_labels == 60
 
 
+@pytest.mark.parametrize("form", ["frame", "file"])
+def test_gaps_in_one_of_two_roles_change_no_entity(form, tmp_path):
+    """Pandas makes floats of the whole numbers of that column."""
+    table = trust()
+    expected = ig.from_tables(table, label="rating", quiet=True).nodes["entity"].num_nodes
+    table["source"] = table.source.astype(float)
+    table.loc[:99, "source"] = None
+    if form == "file":
+        (tmp_path / "data").mkdir()
+        renamed = table.rename(columns={"rating": "label"})
+        renamed.to_csv(tmp_path / "data" / "trusts.csv", index=False)
+        graph = ig.load(tmp_path / "data")
+    else:
+        graph = ig.from_tables(table, label="rating", quiet=True)
+    assert graph.nodes["entity"].num_nodes <= expected
+    assert sorted(relations_of(graph).values()) == [len(table) - 100, len(table)]
+
+
 def test_missing_keys_are_no_edges():
     table = trust()
     table.loc[:99, "source"] = None

@@ -158,8 +158,12 @@ def distinct_values(source: Source, columns: Sequence[str]) -> Source:
     def read() -> pa.Table:
         exact = source.as_written(columns)
         values = [pc.unique(exact.table.column(name)).drop_null() for name in columns]
+        # Gaps make floats of the whole numbers of one column.
+        numbers = [whole(floats_as_numbers(array)) for array in values]
+        if None not in numbers:
+            values = numbers
         # Columns of different types are joined as text.
-        if len({array.type for array in values}) > 1:
+        elif len({array.type for array in values}) > 1:
             values = [texts(name, array) for name, array in zip(columns, values, strict=True)]
         return pa.table({"id": pc.unique(pa.chunked_array(values))})
 

@@ -593,7 +593,9 @@ def _times_of_types(
     is_dated = own_time in dates
     if own_time is None:
         is_dated = any(_time_column(entities[key.parent].source, "date") for key in parents)
-    kind_of_time = "date" if is_dated else "number"
+    kind_of_time = "number"
+    if is_dated:
+        kind_of_time = "date"
     by_type = _by_type(named.get("time"))
     times = {
         kind: by_type.get(kind) or _time_column(entity.source, kind_of_time)
@@ -681,7 +683,9 @@ def _named_key(words: Iterable[str], names: list[str], table: pa.Table) -> str |
 def _distinct_id(kind: str, names: list[str], table: pa.Table) -> str | None:
     """Return the column of ids, if all of them differ."""
     column = _guess_id(kind, names, table)
-    return column if column is not None and _is_distinct(table.column(column)) else None
+    if column is None or not _is_distinct(table.column(column)):
+        return None
+    return column
 
 
 def _columns_of_kind(table: pa.Table, *kinds: str) -> list[str]:

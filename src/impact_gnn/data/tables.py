@@ -222,7 +222,10 @@ def _graph_spec(
             role: _role(edge_roles[role], triple, edge_sources) for role in EdgeTable.role_names
         }
         declared = edge_roles["columns"] or {}
-        roles["columns"] = declared.get(triple) if set(declared) <= set(edge_sources) else declared
+        # By relation, or of the only one.
+        if set(declared) <= set(edge_sources):
+            declared = declared.get(triple)
+        roles["columns"] = declared
         roles["dangling"] = dangling
         edge_tables[triple] = guess_edges(source, roles, (triple[0], triple[2]))
     spec = Spec(node_tables, edge_tables, target or _only_candidate(node_tables))

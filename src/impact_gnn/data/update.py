@@ -197,7 +197,9 @@ def _read_nodes(
         source = source.as_written(text)
     rows = NodeRows.read(source, table, matrix, None)
     # Without a column of times, rows have that of the nodes that they refer to.
-    roles = ("time", "ids") if table.time else ("ids",)
+    roles = ["ids"]
+    if table.time:
+        roles.append("time")
     for role in roles:
         if (getattr(rows, role) is None) != (getattr(saved, role) is None):
             raise InputError(
