@@ -436,3 +436,16 @@ def test_files_that_are_not_utf8(tmp_path, encoding, place):
     nodes = NUMBERED.replace(place, "\u00fc").encode(encoding)
     with pytest.raises(InputError, match=r"nodes\.csv is not UTF-8 text; save it as CSV in UTF-8"):
         ig.load(csv_folder(tmp_path / "data", nodes))
+
+
+def test_spaces_after_delimiters(tmp_path):
+    rows = []
+    for k in range(20):
+        truth = str(k % 3 == 0).lower()
+        day = 1 + k % 5
+        rows.append(f"{k}, {2015 + k // 4}-01-01, {'ab'[k % 2]}, {k}.5, {truth}, 2001-01-0{day} ")
+    nodes = "\n".join(["id, date, label, v, ok, born", *rows]) + "\n"
+    graph = ig.load(csv_folder(tmp_path / "data", nodes))
+    kinds = {name.strip(): kind for name, kind in graph.nodes["node"].columns.kinds.items()}
+    assert kinds == {"v": "number", "ok": "number", "born": "date"}
+    assert graph.y.tolist() == [0, 1] * 10

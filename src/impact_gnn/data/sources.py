@@ -448,8 +448,7 @@ class _ColumnType:
         numbers = canonical_numbers(column)
         if numbers is None:
             self._is_canonical = False
-            text = pc.utf8_trim_whitespace(column)
-            self._possible = [kind for kind in self._possible if _casts(text, kind)]
+            self._possible = [kind for kind in self._possible if _casts(column, kind)]
             return
         suitable = [pa.int64(), pa.string()]
         extremes = pc.min_max(numbers).as_py()
@@ -460,7 +459,7 @@ class _ColumnType:
 
 CODE = r"^[-+]?(0\d+|\d{19,}|0[xX].*)$"
 """Text that is a name, as a number would lose its digits: 007, or more than 64 bits."""
-DATE = r"^\d{4}-\d{2}-\d{2}([T ].*)?$"
+DATE = r"^\d{4}-\d{2}-\d{2}([T ].*\S)?$"
 BOOLEAN = r"^(true|false|True|False|TRUE|FALSE)$"
 
 
@@ -480,8 +479,11 @@ def _casts(column: pa.Array, kind: pa.DataType) -> bool:
         return all_match(column, BOOLEAN)
     if kind == pa.timestamp("us") and not all_match(column, DATE):
         return False
-    if kind != pa.string() and any_match(column, CODE):
-        return False
+    if kind in (pa.int64(), pa.float64()):
+        # In a file, Arrow reads numbers with spaces around them, but not dates and truth values.
+        column = pc.utf8_trim_whitespace(column)
+        if any_match(column, CODE):
+            return False
     try:
         column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
