@@ -258,3 +258,29 @@ def test_an_encoder_comes_back_from_disk_and_finds_columns_by_name():
 def test_decimal_commas_of_rows_that_are_all_unknown_are_read():
     values, lost = parsed_numbers(pa.chunked_array([["1,5", "-3,25"]]), np.zeros(2, bool))
     assert (values.to_pylist(), lost) == ([1.5, -3.25], 0)
+
+
+@pytest.mark.parametrize("extra", [[], [f"w{k}" for k in range(50)]])
+@pytest.mark.parametrize("values", [["1.50", "2.50", "1e5"], ["TRUE", "FALSE"], ["+4", "5", "7"]])
+def test_a_category_is_known_where_a_later_table_has_only_numbers(tmp_path, values, extra):
+    """A word makes text of a column; without it the same values are numbers or truth values."""
+
+    def columns_of(name, column):
+        folder = tmp_path / name
+        folder.mkdir()
+        rows = [
+            f"{k},{2000 + 4 * k // len(column)},{k % 2},{value}" for k, value in enumerate(column)
+        ]
+        (folder / "nodes.csv").write_text("\n".join(["id,time,label,size", *rows]) + "\n")
+        (folder / "edges.csv").write_text("source,target\n0,1\n")
+        (folder / "graph.toml").write_text(
+            "[nodes.node]\nfile = 'nodes.csv'\n[edges.to]\nfile = 'edges.csv'\n"
+        )
+        return ig.load(folder).nodes["node"].columns
+
+    past = columns_of("past", [*values, "x", *extra] * 4)
+    assert past.kinds == {"size": "category"}
+    later = columns_of("later", values * 4)
+    expected = past.x[: len(values)]
+    assert np.array_equal(past.encoder.encode(later)[: len(values)], expected)
+    assert len(np.unique(expected, axis=0)) == len(values)

@@ -222,6 +222,24 @@ def test_what_names_nothing_stays_a_feature():
     assert graph.num_labels == 60
 
 
+@pytest.mark.parametrize("form", ["frame", "file"])
+def test_gaps_in_one_of_two_roles_change_no_entity(form, tmp_path):
+    """Pandas makes floats of the whole numbers of that column."""
+    table = trust()
+    expected = ig.from_tables(table, label="rating", quiet=True).nodes["entity"].num_nodes
+    table["source"] = table.source.astype(float)
+    table.loc[:99, "source"] = None
+    if form == "file":
+        (tmp_path / "data").mkdir()
+        renamed = table.rename(columns={"rating": "label"})
+        renamed.to_csv(tmp_path / "data" / "trusts.csv", index=False)
+        graph = ig.load(tmp_path / "data")
+    else:
+        graph = ig.from_tables(table, label="rating", quiet=True)
+    assert graph.nodes["entity"].num_nodes <= expected
+    assert sorted(relations_of(graph).values()) == [len(table) - 100, len(table)]
+
+
 def test_missing_keys_are_no_edges():
     table = trust()
     table.loc[:99, "source"] = None
@@ -261,3 +279,96 @@ def test_a_run_on_one_table_selects_history(tmp_path):
         graph, tmp_path / "out", cutoff="2015", candidates=candidates, folds=2, seeds=1
     )
     assert "history" in str(summary.choice)
+
+
+def payments(seed=0, last=2020):
+    """Accounts, and payments between them; amounts tell the class of who is paid.
+
+    Amounts of payments to or from accounts of `last` or later are drawn by the seed.
+    """
+    rng = np.random.default_rng(0)
+    year = np.sort(rng.integers(2012, 2020, 300))
+    label = rng.integers(0, 2, 300)
+    ends = rng.integers(0, 300, (2, 2500))
+    amount = rng.normal(size=2500) + 2 * label[ends[1]]
+    is_late = year[ends].max(0) >= last
+    other = np.random.default_rng(seed).normal(size=2500)
+    accounts = {"id": np.arange(300), "time": year, "label": label, "size": rng.normal(size=300)}
+    edges = {
+        "source": ends[0],
+        "target": ends[1],
+        "amount": np.where(is_late, other, amount),
+        "card": np.where(is_late & (seed > 0), "other", rng.choice(["red", "blue"], 2500)),
+    }
+    return accounts, edges
+
+
+EDGE_COLUMNS = {"amount": "number", "card": "category"}
+
+
+@pytest.mark.parametrize("model", ["trees", "sign"])
+def test_columns_of_edges_are_features_of_all_models(model):
+    graph = ig.from_tables(*payments(), edge_columns=EDGE_COLUMNS, quiet=True)
+    part = graph.nodes["to_edge"]
+    assert part.columns.kinds == EDGE_COLUMNS
+    source, target = graph.relations["node", "to", "node"].edge_index
+    assert sorted(part.time) == sorted(np.maximum(graph.time[source], graph.time[target]))
+    scores = [
+        ig.Pipeline(model, "plain", cutoff=2018).fit(one).score(one)
+        for one in (ig.from_tables(*payments(), quiet=True), graph)
+    ]
+    assert scores[0] < 0.7 < 0.85 < scores[1]
+
+
+def test_columns_of_later_edges_do_not_reach_the_past():
+    """Neither its encoders nor its predictions, though one end of these edges is in the past."""
+    first, second = (
+        ig.from_tables(*payments(seed, 2017), edge_columns=EDGE_COLUMNS, quiet=True)
+        for seed in (1, 2)
+    )
+    outputs = [graph.masked(2017).nodes["to_edge"].encoder.outputs for graph in (first, second)]
+    assert outputs[0] == outputs[1] == ["amount", "card = blue", "card = red"]
+    past = [graph.upto(2016) for graph in (first, second)]
+    assert past[0].nodes["to_edge"].num_nodes < 2500
+    probabilities = [
+        ig.Pipeline("trees", "history", cutoff=2016).fit(graph).predict_proba(graph)
+        for graph in past
+    ]
+    assert np.array_equal(*probabilities)
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"nobody": "number"}, "edges has no column 'nobody'"),
+        ({"amount": "big"}, "the kind of column 'amount'='big' is not valid"),
+        (["amount"], "should be a mapping from column name to kind"),
+    ],
+)
+def test_columns_of_edges_that_cannot_be(columns, sentence):
+    with pytest.raises(InputError, match=sentence):
+        ig.from_tables(*payments(), edge_columns=columns, quiet=True)
+
+
+def test_rows_without_a_time_come_after_all_that_they_refer_to():
+    """A visit of a patient of 2012 to a doctor of 2018 is not known in 2015."""
+    rng = np.random.default_rng(0)
+    tables = {
+        "doctor": {"doctor_id": np.arange(8), "year": 2012 + np.arange(8)},
+        "patient": {
+            "patient_id": np.arange(80),
+            "year": 2012 + np.arange(80) // 10,
+            "label": rng.integers(0, 2, 80),
+        },
+        "visit": {
+            "visit_id": np.arange(300),
+            "patient_id": rng.integers(0, 80, 300),
+            "doctor_id": rng.integers(0, 8, 300),
+            "price": rng.normal(size=300),
+        },
+    }
+    graph = ig.from_tables(tables, quiet=True)
+    visit = tables["visit"]
+    latest = 2012 + np.maximum(visit["patient_id"] // 10, visit["doctor_id"])
+    assert np.array_equal(graph.nodes["visit"].time, latest)
+    assert graph.upto(2015).nodes["visit"].num_nodes == (latest <= 2015).sum()

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn.checks import DiskFull, InputError
 
 NODES = "id,time,label,a,b\nn1,2019,cat,1,2\nn2,2020,dog,3,4\nn3,2021,,5,6\n"
@@ -377,3 +378,74 @@ def test_an_edge_table_without_a_name_for_an_end_is_guessed(tmp_path):
         '[edges.to]\nfile = "edges.csv"\nsource = "source"\ntarget = ""\n'
     )
     assert ig.load(tmp_path).edge_index.shape == (2, 3)
+
+
+NUMBERED = "id,time,label,v\n" + "".join(
+    f"{k},{2015 + k // 4},{'ab'[k % 2]},{k}.5\n" for k in range(20)
+)
+NUMBERED_EDGES = "source,target\n" + "".join(f"{k},{k - 1}\n" for k in range(1, 20))
+
+
+def csv_folder(folder, nodes=NUMBERED, edges=NUMBERED_EDGES, names=("nodes.csv", "edges.csv")):
+    folder.mkdir()
+    for name, text in zip(names, (nodes, edges), strict=True):
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def test_whole_numbers_that_pandas_wrote_as_floats_are_ids(tmp_path):
+    """Missing values make floats of them; versions such as 1.10 stay text."""
+    plain = ig.load(csv_folder(tmp_path / "plain"))
+    floats = (
+        NUMBERED_EDGES.replace(",", ".0,")
+        .replace("\n", ".0\n")
+        .replace("source.0,target.0", "source,target")
+    )
+    graph = ig.load(csv_folder(tmp_path / "floats", edges=floats))
+    assert np.array_equal(graph.edge_index, plain.edge_index)
+    nodes = NUMBERED.replace("\n1,", "\n1.10,")
+    edges = NUMBERED_EDGES.replace("\n1,", "\n1.10,").replace(",1\n", ",1.10\n")
+    graph = ig.load(csv_folder(tmp_path / "versions", nodes, edges))
+    assert "1.10" in graph.ids.tolist()
+
+
+def test_a_byte_order_mark_and_short_rows(tmp_path):
+    header = "\ufeff" + '"id","time","label","v","w"\n'
+    folder = csv_folder(tmp_path / "data", header + NUMBERED.partition("\n")[2])
+    graph = ig.load(folder)
+    assert graph.ids.tolist() == list(range(20))
+    assert list(graph.nodes["node"].columns.kinds) == ["v"]
+
+
+def test_a_name_between_quotes_may_contain_any_delimiter(tmp_path):
+    nodes = NUMBERED.replace("id,time,label,v", '"id","time","label","v; in m; or |"')
+    graph = ig.load(csv_folder(tmp_path / "data", nodes))
+    assert list(graph.nodes["node"].columns.kinds) == ["v; in m; or |"]
+
+
+def test_endings_in_capitals_and_hidden_files(tmp_path):
+    folder = csv_folder(tmp_path / "data", names=("nodes.CSV", "edges.Csv"))
+    (folder / "._nodes.csv").write_bytes(b"\x00\x05\x16\x07")
+    assert ig.load(folder).num_nodes == 20
+    assert "._nodes" not in here("check", folder).stdout
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+@pytest.mark.parametrize("place", ["v", "b"])
+def test_files_that_are_not_utf8(tmp_path, encoding, place):
+    nodes = NUMBERED.replace(place, "\u00fc").encode(encoding)
+    with pytest.raises(InputError, match=r"nodes\.csv is not UTF-8 text; save it as CSV in UTF-8"):
+        ig.load(csv_folder(tmp_path / "data", nodes))
+
+
+def test_spaces_after_delimiters(tmp_path):
+    rows = []
+    for k in range(20):
+        truth = str(k % 3 == 0).lower()
+        day = 1 + k % 5
+        rows.append(f"{k}, {2015 + k // 4}-01-01, {'ab'[k % 2]}, {k}.5, {truth}, 2001-01-0{day} ")
+    nodes = "\n".join(["id, date, label, v, ok, born", *rows]) + "\n"
+    graph = ig.load(csv_folder(tmp_path / "data", nodes))
+    kinds = {name.strip(): kind for name, kind in graph.nodes["node"].columns.kinds.items()}
+    assert kinds == {"v": "number", "ok": "number", "born": "date"}
+    assert graph.y.tolist() == [0, 1] * 10

@@ -58,7 +58,7 @@ def test_omitted_rows_are_reported(tmp_path):
     np.save(tables(tmp_path, LARGE, extra="height", link=",created_by") / "features.npy", np.eye(6))
     notes = "\n".join(read(tmp_path).notes)
     assert "height: ignored, features.npy replaces them" in notes
-    assert "created_by: ignored, edges have no features" in notes
+    assert "created_by: ignored; to use them as features, declare columns = " in notes
 
 
 def test_renamed_classes_and_moved_columns_change_nothing(tmp_path):

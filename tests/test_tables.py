@@ -827,6 +827,17 @@ def test_a_folder_whose_columns_fit_several_types(tmp_path):
         ig.load(tmp_path)
 
 
+def test_an_index_that_is_a_column_too_or_repeats_its_values():
+    ids = np.arange(100, 140)
+    frame = pd.DataFrame({"id": ids, "year": 2010 + ids % 10, "label": ids % 2})
+    graph = ig.from_tables(
+        frame.set_index("id", drop=False), {"source": [100], "target": [139]}, quiet=True
+    )
+    assert graph.ids.tolist() == ids.tolist()
+    events = frame.drop(columns="id").set_index(pd.Index(ids % 7, name="user_id"))
+    assert ig.from_tables(events, quiet=True).nodes["user"].num_nodes == 7
+
+
 def test_an_index_that_says_nothing_is_dropped():
     frame = pd.DataFrame({"id": [1, 2, 3], "time": [2019, 2020, 2021]})
     twice = pd.concat([frame.iloc[:2], frame.iloc[:2].assign(id=[8, 9])])
@@ -941,3 +952,28 @@ def test_ids_are_sorted_as_numbers_where_they_are_some():
         quiet=True,
     )
     assert g.ids.tolist() == ["-1", "9", "10", "007", "a", "b"]
+
+
+def test_a_column_is_no_table():
+    with pytest.raises(InputError, match="nodes is a Series; pass a data frame"):
+        ig.from_tables(pd.Series([1, 2]), {"source": [0], "target": [1]})
+
+
+@pytest.mark.parametrize("memory", [10**9, 1])
+@pytest.mark.parametrize("name", ["id", None])
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_index_that_pandas_stored_in_a_parquet_file(tmp_path, memory, name, order):
+    """Ids from 1 on are numbers in the metadata, others a column."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    index = pd.RangeIndex(1, 41, name=name)[::order]
+    if order < 0:
+        index = pd.Index(np.append(index[1:], 99), name=name)
+    frame = pd.DataFrame({"year": 2010 + np.arange(40) // 4, "label": np.arange(40) % 2}, index)
+    frame.to_parquet(folder / "nodes.parquet")
+    edges = {"source": index[:5], "target": index[5:10]}
+    pd.DataFrame(edges).to_parquet(folder / "edges.parquet")
+    graph = convert_graph(folder, tmp_path / "graph", memory=memory).graph
+    assert sorted(graph.ids) == sorted(index)
+    assert sorted(graph.ids[graph.edge_index[0]]) == sorted(index[:5])
+    assert graph.x is None

@@ -125,6 +125,72 @@ def check_same(grown, whole):
     assert edges_of(grown) == edges_of(whole)
 
 
+def matches(rng):
+    """Matches in the order of time; some teams play in later ones only."""
+    teams = rng.integers(0, 6, (2, 90)) + np.arange(90) // 30
+    return {
+        "match_id": list(range(90)),
+        "date": [f"{2018 + k // 30}-{1 + k % 12:02}-05" for k in range(90)],
+        "home_team": [f"team {k}" for k in teams[0]],
+        "away_team": [f"team {k}" for k in teams[1]],
+        "visitors": rng.integers(0, 500, 90),
+        "label": rng.choice(["lost", "won"], 90),
+    }
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_events_and_their_entities_are_appended(tmp_path, ids):
+    table = matches(np.random.default_rng(0))
+    if not ids:
+        del table["match_id"]
+    place = np.arange(90)
+    convert_graph(
+        write(tmp_path / "first", matches=rows(table, place < 50)),
+        tmp_path / "graph",
+        period="year",
+    )
+    for low, high in ((50, 70), (70, 90)):
+        part = rows(table, (place >= low) & (place < high))
+        grown = ig.update(tmp_path / "graph", write(tmp_path / f"new {low}", matches=part))
+    check_same(grown, ig.load(write(tmp_path / "all", matches=table), period="year"))
+    assert grown.nodes["team"].num_nodes == 8
+
+
+def test_edges_with_columns_are_appended(tmp_path, tables):
+    """An edge without a time comes with the later of its ends."""
+    nodes, edges = tables
+    edges = {"source": edges["source"], "target": edges["target"], "price": edges["weight"]}
+    toml = "[nodes.paper]\nfile = 'nodes.csv'\n[edges.cites]\nfile = 'edges.csv'\n"
+    roles = tmp_path / "graph.toml"
+    roles.write_text(toml + "columns = {price = 'number'}\n")
+    graph, (folder,), _ = saved_and_new(tmp_path, (nodes, edges), roles=roles)
+    grown = ig.update(graph, folder)
+    part = grown.nodes["cites_edge"]
+    assert part.num_nodes == NUM_LINKS
+    (_, *ends) = grown.relations.values()
+    latest = np.zeros(NUM_LINKS, np.int64)
+    for relation in ends:
+        source, target = relation.edge_index
+        np.maximum.at(latest, target, grown.time[source])
+    assert np.array_equal(part.time, latest)
+    assert len(part.columns.table) == NUM_LINKS
+
+
+def test_events_with_the_date_of_a_parent_need_its_rows(tmp_path):
+    table = matches(np.random.default_rng(0))
+    days = {"day_id": [f"d{k}" for k in range(90)], "date": table.pop("date")}
+    table["day_id"] = days["day_id"]
+    old = np.arange(90) < 50
+    first = write(tmp_path / "first", matches=rows(table, old), days=rows(days, old))
+    convert_graph(first, tmp_path / "graph", period="year")
+    later = write(tmp_path / "later", matches=rows(table, ~old))
+    sentence = r"the times of matches\.csv are those of days\.csv, but some of its rows belong to"
+    with pytest.raises(ig.InputError, match=sentence):
+        ig.update(tmp_path / "graph", later)
+    grown = ig.update(tmp_path / "graph", write(later, days=rows(days, ~old)))
+    check_same(grown, ig.load(write(tmp_path / "all", matches=table, days=days), period="year"))
+
+
 @pytest.mark.parametrize("borders", [(NUM_OLD,), (NUM_OLD, 151, 160, 199), (60, 100)])
 def test_updates_give_the_graph_of_all_tables(tmp_path, tables, borders):
     graph, folders, whole = saved_and_new(tmp_path, tables, borders)

@@ -92,7 +92,8 @@ def read(
 
 
 def read_spec(
-    path: str | Path, roles: str | Path | None = None
+    path: str | Path,
+    roles: str | Path | None = None,
 ) -> tuple[Spec, list[sources.Source]]:
     """Return the tables of a folder or database, and the role of every column."""
     tables = tables_in(path)
@@ -169,7 +170,7 @@ def convert_graph(
 def read_ids(path: Path) -> list[str]:
     """Read ids of nodes: the lines of a file, or the column of ids in a CSV or Parquet table."""
     source = sources.file(path)
-    names = [] if source is None else source.head.column_names
+    names = [] if source is None else source.names
     column = next((name for wanted in IDS for name in names if name.lower() == wanted), None)
     if source is not None and column is not None:
         values = source.as_written([column]).table.column(column).to_pylist()
@@ -179,7 +180,7 @@ def read_ids(path: Path) -> list[str]:
         )
     else:
         with guarded(path):
-            values = regular(path).read_text(encoding="utf-8").splitlines()
+            values = regular(path).read_text(encoding="utf-8-sig").splitlines()
     ids = [str(value).strip() for value in values if value is not None]
     return list(dict.fromkeys(name for name in ids if name))
 

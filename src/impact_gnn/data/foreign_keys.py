@@ -10,18 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain, combinations
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from impact_gnn.data.sources import Source
+from impact_gnn.data.sources import FurtherColumn, Source
+from impact_gnn.data.values import floats_as_numbers
 from impact_gnn.encoding.encoder import ONE_HOT
-from impact_gnn.encoding.kinds import guess_kind, is_text, one_array, texts
+from impact_gnn.encoding.kinds import guess_kind, is_text, one_array, texts, whole
 
-SAMPLE = 1000  # values of a column that are looked up among the ids of another table
+MATCHING = 0.9  # share of the values of a key that are ids of the other table
 ROW = "row number"  # the column of ids of a table that has none
 ENDS = (
     ("source", "target"),
@@ -63,45 +64,64 @@ class Entity:
     id: str
     words: tuple[str, ...]
 
+    @cached_property
     def ids(self) -> pa.Array:
-        """Return the ids as text."""
+        """The ids as text."""
         table = self.source.as_written([self.id]).table
         return pc.unique(texts(self.id, table.column(self.id)))
 
-    def is_meant_by(self, column: str) -> bool:
-        """Whether a column is named after the table or its ids, perhaps with a role in front."""
+    def match(self, column: str) -> int:
+        """Return how many letters of a column's name refer to this table or its ids; 0 for none.
+
+        A role may stand in front: home_team_id refers to teams.
+        """
         name = plain_name(column)
         if name == plain_name(self.id) or name in self.words:
-            return True
-        return any(name.endswith(f"{word}id") for word in self.words)
+            return len(name)
+        endings = (f"{word}{ending}" for word in self.words for ending in KEY_ENDINGS)
+        return max((len(ending) for ending in endings if name.endswith(ending)), default=0)
 
-    def has_ids_in(self, source: Source, column: str) -> bool:
-        """Whether the first values of a column of another table are ids of this one."""
-        head = source.as_written([column]).head
+    def has_ids_in(self, source: Source, column: str, share: float = MATCHING) -> bool:
+        """Whether at least a share of the first values of a column are ids of this table.
+
+        A few may be missing here, as in exports of a part of a database.
+        """
+        values = source.as_written([column]).head.column(column)
+        if not may_be_id(values) or self.id not in self.source.names:
+            return False
         # As text, because one table may store ids as numbers and the other as text.
-        values = texts(column, head.column(column).slice(0, SAMPLE).drop_null())
-        return bool(len(values)) and pc.all(pc.is_in(values, self.ids())).as_py()
+        present = pc.is_in(_key_texts(column, values.drop_null()), self.ids)
+        return bool(len(present)) and pc.mean(present).as_py() >= share
 
 
 def plain_name(name: str) -> str:
-    """Return a name in lower case without underscores: race_id and raceId are one name."""
-    return name.replace("_", "").lower()
+    """Return a name in lower case without separators: race_id and raceId are one name."""
+    return re.sub(r"[_\s-]", "", name).lower()
 
 
 def find_keys(entities: Mapping[str, Entity]) -> list[ForeignKey]:
-    """Find the columns that are named after another table and hold only ids of it."""
+    """Find the columns that are named after another table and hold ids of it."""
     keys = []
     for table, entity in entities.items():
-        for column in entity.source.head.column_names:
+        for column in entity.source.names:
             # A table's own ids are no key.
             if column == entity.id:
                 continue
-            for parent, other in entities.items():
-                is_meant = parent != table and other.is_meant_by(column)
-                if is_meant and other.has_ids_in(entity.source, column):
+            lengths = {parent: other.match(column) for parent, other in entities.items()}
+            # The longest match first: order_item_id refers to order_items rather than to items.
+            for parent in sorted(lengths, key=lengths.__getitem__, reverse=True):
+                other = entities[parent]
+                if parent == table or not lengths[parent]:
+                    break
+                if other.has_ids_in(entity.source, column):
                     keys.append(ForeignKey(table, column, parent))
                     break
     return keys
+
+
+def _key_texts(name: str, column: pa.ChunkedArray) -> pa.Array:
+    """Return ids as text, also 7.0 as "7": gaps make floats of whole numbers."""
+    return texts(name, floats_as_numbers(column))
 
 
 def with_parent_column(source: Source, key: str, parent: Entity, column: str) -> Source:
@@ -115,18 +135,18 @@ def with_parent_column(source: Source, key: str, parent: Entity, column: str) ->
     def values(table: pa.Table, first_row: int) -> pa.ChunkedArray:
         ids, parent_values = parents()
         # The row of the parent; an unknown key has none, and gets null.
-        return parent_values.take(pc.index_in(texts(key, table.column(key)), value_set=ids))
+        return parent_values.take(pc.index_in(_key_texts(key, table.column(key)), value_set=ids))
 
-    return source.with_column(f"{key}.{column}", values, exact=[key])
+    return source.with_column(FurtherColumn(f"{key}.{column}", values, (key,)))
 
 
-def with_row_numbers(source: Source) -> Source:
+def with_row_numbers(source: Source, first: int = 0) -> Source:
     """Return a table with a further column `ROW`, by which rows without ids are named."""
 
     def numbers(table: pa.Table, first_row: int) -> pa.ChunkedArray:
-        return pa.chunked_array([np.arange(first_row, first_row + table.num_rows)])
+        return pa.chunked_array([first + first_row + np.arange(table.num_rows)])
 
-    return source.with_column(ROW, numbers)
+    return source.with_column(FurtherColumn(ROW, numbers))
 
 
 # -- entities without a table of their own
@@ -138,8 +158,12 @@ def distinct_values(source: Source, columns: Sequence[str]) -> Source:
     def read() -> pa.Table:
         exact = source.as_written(columns)
         values = [pc.unique(exact.table.column(name)).drop_null() for name in columns]
+        # Gaps make floats of the whole numbers of one column.
+        numbers = [whole(floats_as_numbers(array)) for array in values]
+        if None not in numbers:
+            values = numbers
         # Columns of different types are joined as text.
-        if len({array.type for array in values}) > 1:
+        elif len({array.type for array in values}) > 1:
             values = [texts(name, array) for name, array in zip(columns, values, strict=True)]
         return pa.table({"id": pc.unique(pa.chunked_array(values))})
 
@@ -147,7 +171,10 @@ def distinct_values(source: Source, columns: Sequence[str]) -> Source:
 
 
 def find_entities(
-    table: pa.Table, columns: Sequence[str], *, by_values: bool
+    table: pa.Table,
+    columns: Sequence[str],
+    *,
+    by_values: bool,
 ) -> dict[str, list[str]]:
     """Find columns that name entities without a table: columns by the name of their entity.
 
@@ -190,10 +217,15 @@ def find_entities(
 
 def _may_be_key(column: pa.ChunkedArray) -> bool:
     """Whether a column holds whole numbers or text of which some occur twice."""
-    if not (pa.types.is_integer(column.type) or is_text(column.type)):
-        return False
     # Some value is repeated, and not all are the same.
-    return 1 < pc.count_distinct(column).as_py() < len(column) - column.null_count
+    num_values = len(column) - column.null_count
+    return may_be_id(column) and 1 < pc.count_distinct(column).as_py() < num_values
+
+
+def may_be_id(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds text, decimals or whole numbers, also if gaps made floats of them."""
+    is_exact = is_text(column.type) or pa.types.is_decimal(column.type)
+    return is_exact or whole(column) is not None
 
 
 def _has_many_values(name: str, column: pa.ChunkedArray) -> bool:

@@ -87,7 +87,11 @@ def to_pyg(graph: TemporalGraph) -> Data | HeteroData:
 
 
 def _from_hetero(
-    data: HeteroData, time: Any, label: str, target: str | None, edge_time: str | None
+    data: HeteroData,
+    time: Any,
+    label: str,
+    target: str | None,
+    edge_time: str | None,
 ) -> TemporalGraph:
     nodes: dict[str, dict[str, Any]] = {}
     for kind in data.node_types:

@@ -7,6 +7,7 @@ import csv
 import functools
 import gzip
 import io
+import json
 import re
 import sqlite3
 import tempfile
@@ -14,6 +15,7 @@ import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ import pyarrow.parquet
 from impact_gnn._text import mask_passwords
 from impact_gnn.checks import InputError, fits, guarded, listing, one_line, quoted, regular
 from impact_gnn.encoding.kinds import MISSING
-from impact_gnn.encoding.moments import decoded
+from impact_gnn.encoding.moments import all_match, any_match, decoded
 
 CSV = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 TYPES = (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us"), pa.string())
@@ -35,7 +37,21 @@ TYPES = (pa.int64(), pa.float64(), pa.bool_(), pa.timestamp("us"), pa.string())
 BLOCK = 1 << 24  # bytes of a CSV that are read together
 ROWS = 1 << 18  # rows of a batch
 UNNAMED = "Unnamed: "  # with its position, the name of a column whose name is blank
+UNNAMED_INDEX = "__index_level_0__"  # the name of an index without one in a file of pandas
 SMALL = 1 << 26  # bytes up to which a file is read whole for a look at its head
+
+
+@dataclass(frozen=True)
+class FurtherColumn:
+    """A column that a table has got.
+
+    `values` returns its values in a part of the table, whose first row has this number. It reads
+    the columns `exact` as they are written.
+    """
+
+    name: str
+    values: Callable[[pa.Table, int], pa.ChunkedArray]
+    exact: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,66 +64,41 @@ class Source:
     size: int = 0  # bytes on disk
     exact: Callable[[frozenset[str]], Source] | None = None
     notes: Callable[[], list[str]] = list  # on how the file was read; ask when it was
+    further: tuple[FurtherColumn, ...] = ()
 
     def as_written(self, columns: Iterable[str | None]) -> Source:
         """Return the same table with these columns as whole numbers, or text exactly as written.
 
         Only a CSV has to guess types; other tables have their own.
         """
-        return self if self.exact is None else self.exact(frozenset(filter(None, columns)))
+        if self.exact is None:
+            return self
+        exact = chain(columns, *(column.exact for column in self.further))
+        return replace(self.exact(frozenset(filter(None, exact))), further=self.further)
+
+    def with_column(self, column: FurtherColumn) -> Source:
+        """Return the table with a further column."""
+        return replace(self, further=(*self.further, column)).as_written(())
 
     @functools.cached_property
     def table(self) -> pa.Table:
         """The table in memory."""
         with guarded(Path(self.name)):
-            table = self._named(self.read())
+            table = self.read()
             # for a frame in memory, a check of the types is enough
             table.validate(full=self.stream is not None)
-        return table
+            return self._completed(table, 0)
 
     @functools.cached_property
     def head(self) -> pa.Table:
         """The first rows, by which roles are guessed."""
-        if self.size < SMALL:
-            return plain_text(self.table.slice(0, ROWS))
-        return pa.Table.from_batches([next(self.batches())])
+        table = self.table if self.size < SMALL else pa.Table.from_batches([next(self.batches())])
+        return plain_text(table.slice(0, ROWS))
 
-    def with_column(
-        self,
-        name: str,
-        values: Callable[[pa.Table, int], pa.ChunkedArray],
-        exact: Iterable[str] = (),
-    ) -> Source:
-        """Return the table with a further column.
-
-        Args:
-            name: Its name.
-            values: Returns its values in a part of the table, whose first row has this number.
-            exact: Columns that `values` reads as they are written.
-        """
-        source = self.as_written(exact)
-
-        def extended(part: pa.Table, first_row: int) -> pa.Table:
-            return part.append_column(name, values(part, first_row))
-
-        def stream() -> Iterator[pa.RecordBatch]:
-            first_row = 0
-            for batch in source.batches():
-                yield from extended(pa.Table.from_batches([batch]), first_row).to_batches()
-                first_row += batch.num_rows
-
-        def as_written(columns: frozenset[str]) -> Source:
-            written = self.as_written([*columns, *exact])
-            return replace(written, exact=None).with_column(name, values)
-
-        return Source(
-            name=self.name,
-            read=lambda: extended(source.table, 0),
-            stream=None if self.stream is None else stream,
-            size=self.size,
-            exact=None if self.exact is None else as_written,
-            notes=self.notes,
-        )
+    @property
+    def names(self) -> list[str]:
+        """The names of its columns."""
+        return self.head.column_names
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the table in batches; a table that was read whole for its head is freed."""
@@ -115,13 +106,22 @@ class Source:
         if self.stream is None:
             yield from self.table.to_batches()
             return
+        first_row = 0
         with guarded(Path(self.name)):
             for batch in self.stream():
                 batch.validate(full=True)
-                yield self._named(batch)
+                yield from self._completed(pa.Table.from_batches([batch]), first_row).to_batches()
+                first_row += batch.num_rows
                 release_memory()
 
-    def _named(self, part: Any) -> Any:
+    def _completed(self, part: pa.Table, first_row: int) -> pa.Table:
+        """Return a part of the table with all its columns under their names."""
+        part = self._named(part)
+        for column in self.further:
+            part = part.append_column(column.name, column.values(part, first_row))
+        return part
+
+    def _named(self, part: pa.Table) -> pa.Table:
         """Name columns without a name as pandas does; refuse the same name twice."""
         names = [
             name if name.strip() else f"{UNNAMED}{place}"
@@ -153,7 +153,7 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
 
     The index of a pandas frame may name the rows (`indexed`); then it becomes a column.
     """
-    if type(frame).__module__.startswith("pandas") and hasattr(frame, "reset_index"):
+    if type(frame).__module__.startswith("pandas") and hasattr(frame, "columns"):
         frame = _from_pandas(name, frame, indexed)
     if isinstance(frame, np.ndarray) and frame.ndim == 2 and len(frame) == 2:
         frame = {"source": frame[0], "target": frame[1]}  # an edge list of ids
@@ -180,9 +180,12 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
 
 def _from_pandas(name: str, frame: Any, indexed: bool) -> Any:
     """Return a pandas frame without index and sparse columns."""
-    # An index 0, 1, 2, ... is only the order of the rows.
-    is_meaningful = frame.index.is_unique and not np.array_equal(frame.index, np.arange(len(frame)))
-    frame = frame.reset_index(drop=not (indexed and is_meaningful))
+    index = frame.index
+    # An index 0, 1, 2, ... without a name is only the order of the rows.
+    is_order = np.array_equal(index, np.arange(len(frame))) or not index.is_unique
+    is_named = any(name is not None for name in index.names)
+    is_column = not frame.columns.intersection(index.names).empty  # it is both
+    frame = frame.reset_index(drop=not indexed or is_column or (is_order and not is_named))
     sparse = {
         column: kind.subtype
         for column, kind in frame.dtypes.items()
@@ -225,7 +228,7 @@ def files(folder: Path) -> dict[str, Source]:
     out: dict[str, Source] = {}
     for path in sorted(folder.iterdir()):
         source = file(path)
-        if source is None:
+        if source is None or path.name.startswith("."):  # files of the system
             continue
         stem = path.name.split(".")[0]
         if stem in out:
@@ -238,20 +241,49 @@ def files(folder: Path) -> dict[str, Source]:
 
 def file(path: Path) -> Source | None:
     """Return the table in a file, or in a folder of Parquet files; None if there is none."""
-    if path.name.endswith(CSV) and path.is_file():
+    if path.name.lower().endswith(CSV) and path.is_file():
         return _Csv(path).source(frozenset())
     if path.is_dir() and any(path.rglob("*.parquet")):
         return _parquet_folder(path)
-    if path.suffix == ".parquet":
-        return Source(
-            path.name,
-            # the name of its folder is no column
-            lambda: pa.parquet.read_table(path, memory_map=True, partitioning=None),
-            # reading ahead would hold much of the file
-            lambda: pa.parquet.ParquetFile(path, pre_buffer=False).iter_batches(ROWS),
-            path.stat().st_size,
-        )
+    if path.suffix.lower() == ".parquet":
+        return _parquet_file(path)
     return None
+
+
+def _parquet_file(path: Path) -> Source:
+    def read() -> pa.Table:
+        # the name of its folder is no column
+        table = pa.parquet.read_table(path, memory_map=True, partitioning=None)
+        return _with_pandas_index(table, 0, table.num_rows)
+
+    def stream() -> Iterator[pa.RecordBatch]:
+        # reading ahead would hold much of the file
+        file = pa.parquet.ParquetFile(path, pre_buffer=False)
+        first_row = 0
+        for batch in file.iter_batches(ROWS):
+            part = pa.Table.from_batches([batch])
+            yield from _with_pandas_index(part, first_row, file.metadata.num_rows).to_batches()
+            first_row += batch.num_rows
+
+    return Source(path.name, read, stream, path.stat().st_size)
+
+
+def _with_pandas_index(part: pa.Table, first_row: int, num_rows: int) -> pa.Table:
+    """Return a part of a file with the index that pandas has stored there.
+
+    One of consecutive numbers is in the metadata only, and one without a name has an odd name.
+    """
+    metadata = json.loads((part.schema.metadata or {}).get(b"pandas", "{}"))
+    for index in metadata.get("index_columns", []):
+        if not isinstance(index, dict):
+            continue
+        numbers = range(index["start"], index["stop"], index["step"])
+        # From 0 on, it is only the order; of another length, it is that of another table.
+        if numbers != range(num_rows) and len(numbers) == num_rows:
+            values = pa.array(numbers[first_row : first_row + part.num_rows])
+            part = part.append_column(index["name"] or UNNAMED_INDEX, values)
+    names = ["index" if name == UNNAMED_INDEX else name for name in part.column_names]
+    return part.rename_columns(names)
 
 
 def _parquet_folder(path: Path) -> Source:
@@ -259,9 +291,9 @@ def _parquet_folder(path: Path) -> Source:
         dataset = pa.dataset.dataset(path, format="parquet", partitioning="hive")
         # files may have columns of their own
         schemas = [part.physical_schema for part in dataset.get_fragments()]
-        return dataset.replace_schema(
-            pa.unify_schemas([dataset.schema, *schemas], promote_options="permissive")
-        )
+        schema = pa.unify_schemas([dataset.schema, *schemas], promote_options="permissive")
+        # An index of pandas is that of one file.
+        return dataset.replace_schema(schema.remove_metadata())
 
     def stream() -> Iterable[pa.RecordBatch]:
         return dataset().to_batches(
@@ -311,7 +343,8 @@ class _Csv:
             "read_options": pa.csv.ReadOptions(block_size=BLOCK),
             # a text between quotes may contain line breaks
             "parse_options": pa.csv.ParseOptions(
-                delimiter=self._delimiter, newlines_in_values=True
+                delimiter=self._delimiter,
+                newlines_in_values=True,
             ),
             "convert_options": pa.csv.ConvertOptions(
                 null_values=list(MISSING),
@@ -328,7 +361,7 @@ class _Csv:
         if self.path.stat().st_size > SMALL:  # rows of Python take many times its size
             return False
         with self._open() as file:
-            lines = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            lines = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
             rows = list(csv.reader(lines, delimiter=self._delimiter))
         width = len(rows[0])
         short = [place for place, row in enumerate(rows) if 0 < len(row) < width]
@@ -341,7 +374,7 @@ class _Csv:
         return True
 
     def _open(self) -> gzip.GzipFile | io.BufferedReader:
-        if self.path.suffix == ".gz":
+        if self.path.suffix.lower() == ".gz":
             return gzip.open(self.path)
         return self.path.open("rb")
 
@@ -349,8 +382,9 @@ class _Csv:
     def _delimiter(self) -> str:
         """The mark that splits the first line most."""
         with self._open() as lines:
-            first = lines.readline(1 << 20)
-        return max(",;\t|", key=lambda mark: first.count(mark.encode()))
+            # Without quoted names, which may contain any mark.
+            first = re.sub('"[^"]*"', "", lines.readline(1 << 20).decode())
+        return max(",;\t|", key=first.count)
 
     def _types(self, exact: frozenset[str]) -> dict[str, pa.DataType]:
         """Return the type of every column; those of `exact` are whole numbers or text."""
@@ -366,7 +400,11 @@ class _Csv:
         """The possible types of every column, after a pass over the whole file as text."""
         try:
             return self._column_types()
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            if isinstance(error, UnicodeDecodeError) or "UTF8" in str(error):
+                raise InputError(
+                    f"{self.path.name} is not UTF-8 text; save it as CSV in UTF-8."
+                ) from None
             match = re.search(r"Expected (\d+) columns, got (\d+)", str(error))
             if match is None or int(match[2]) > int(match[1]) or not self._fill_short_rows():
                 raise
@@ -410,8 +448,7 @@ class _ColumnType:
         numbers = canonical_numbers(column)
         if numbers is None:
             self._is_canonical = False
-            text = pc.utf8_trim_whitespace(column)
-            self._possible = [kind for kind in self._possible if _casts(text, kind)]
+            self._possible = [kind for kind in self._possible if _casts(column, kind)]
             return
         suitable = [pa.int64(), pa.string()]
         extremes = pc.min_max(numbers).as_py()
@@ -422,7 +459,7 @@ class _ColumnType:
 
 CODE = r"^[-+]?(0\d+|\d{19,}|0[xX].*)$"
 """Text that is a name, as a number would lose its digits: 007, or more than 64 bits."""
-DATE = r"^\d{4}-\d{2}-\d{2}([T ].*)?$"
+DATE = r"^\d{4}-\d{2}-\d{2}([T ].*\S)?$"
 BOOLEAN = r"^(true|false|True|False|TRUE|FALSE)$"
 
 
@@ -439,11 +476,14 @@ def canonical_numbers(column: pa.Array) -> pa.Array | None:
 def _casts(column: pa.Array, kind: pa.DataType) -> bool:
     """Return whether text can be read as a type without loss."""
     if kind == pa.bool_():
-        return pc.all(pc.match_substring_regex(column, BOOLEAN)).as_py()
-    if kind == pa.timestamp("us") and not pc.all(pc.match_substring_regex(column, DATE)).as_py():
+        return all_match(column, BOOLEAN)
+    if kind == pa.timestamp("us") and not all_match(column, DATE):
         return False
-    if kind != pa.string() and pc.any(pc.match_substring_regex(column, CODE)).as_py():
-        return False
+    if kind in (pa.int64(), pa.float64()):
+        # In a file, Arrow reads numbers with spaces around them, but not dates and truth values.
+        column = pc.utf8_trim_whitespace(column)
+        if any_match(column, CODE):
+            return False
     try:
         column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

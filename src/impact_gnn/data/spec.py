@@ -26,6 +26,7 @@ from impact_gnn.data.foreign_keys import (
     ForeignKey,
     find_entities,
     find_keys,
+    may_be_id,
     plain_name,
     with_parent_column,
     with_row_numbers,
@@ -116,13 +117,14 @@ class NodeTable(TableSpec):
 
 @dataclass(frozen=True)
 class EdgeTable(TableSpec):
-    """Columns of a table of edges."""
+    """Columns of a table of edges; `columns` are the kinds of those that become features."""
 
     source: str
     target: str
     weight: str | None = None
     time: str | None = None
     dangling: str = "refuse"
+    columns: dict[str, str] = field(default_factory=dict)
     role_names: ClassVar[tuple[str, ...]] = ("source", "target", "weight", "time")
 
 
@@ -137,6 +139,45 @@ class Spec:
     label_delay: float = 0.0
     # tables that have got a column of another table through a key, by file
     extended: dict[str, Source] = field(default_factory=dict)
+
+    def keys_of(self, kind: str) -> list[Triple]:
+        """Return the relations that are keys of the rows of a type."""
+        table = self.nodes[kind]
+        return [
+            triple
+            for triple, edges in self.edges.items()
+            if triple[2] == kind and (edges.file, edges.target) == (table.file, table.id)
+        ]
+
+    def with_edge_columns(self, sources: Mapping[str, Source]) -> Spec:
+        """Return the spec with a type for every edge table with `columns`: a node for every edge.
+
+        Its features are these columns, and two relations lead to it from the ends of the edge.
+        The edges themselves stay.
+        """
+        nodes = dict(self.nodes)
+        edges = dict(self.edges)
+        extended = dict(self.extended)
+        for (source_type, name, target_type), table in self.edges.items():
+            if not table.columns:
+                continue
+            source = with_row_numbers(sources[table.file])
+            kind = f"{name}_edge"
+            ignored = {
+                column: "ignore" for column in source.names if column not in (ROW, table.time)
+            }
+            roles = {"id": ROW, "time": table.time or "", "columns": ignored | table.columns}
+            nodes[kind] = guess_nodes(kind, source, roles, labelled=False)
+            for end, column in ((source_type, table.source), (target_type, table.target)):
+                edges[end, f"{name}_{column}", kind] = EdgeTable(
+                    table.file,
+                    source=column,
+                    target=ROW,
+                    dangling=table.dangling,
+                )
+            edges[source_type, name, target_type] = replace(table, columns={})
+            extended[table.file] = source
+        return replace(self, nodes=nodes, edges=edges, extended=extended)
 
     def content(self) -> dict[str, Any]:
         """Return the roles of the columns in the types of JSON, for `restored`."""
@@ -163,7 +204,12 @@ class Spec:
 
 
 def guess_nodes(
-    kind: str, source: Source, named: Mapping[str, Any], *, labelled: bool, alone: bool = False
+    kind: str,
+    source: Source,
+    named: Mapping[str, Any],
+    *,
+    labelled: bool,
+    alone: bool = False,
 ) -> NodeTable:
     """Guess the roles of the columns of a node table that are not `named`.
 
@@ -171,9 +217,7 @@ def guess_nodes(
     it may be a birthday.
     """
     table = source.head
-    columns = named.get("columns") or {}
-    if not isinstance(columns, Mapping):
-        raise InputError(f"columns={quoted(columns)} should be a mapping from column name to kind.")
+    columns = _column_kinds(named)
     roles = _named_roles(named, NodeTable.role_names)
     used = [*filter(None, roles.values()), *columns]
     _check_columns(source, used)
@@ -187,7 +231,9 @@ def guess_nodes(
     free = [name for name in free if name != roles["time"]]
     date = roles["time"]
     if labelled:
-        date = date or _only_date(table, free)
+        dates = _columns_of_kind(table.slice(0, 1000).select(free), "date")
+        if len(dates) == 1:
+            date = date or dates[0]
         # The label may be recognised by the date from which on it is missing.
         roles.setdefault("label", _first_name(free, LABELS) or _guess_label(table, free, date))
     if named.get("time") is None and (alone or roles.get("label")):
@@ -198,8 +244,15 @@ def guess_nodes(
         time=roles["time"] or None,
         label=roles.get("label") or None,
         unknown=_unknown_labels(source.name, named.get("unknown")),
-        columns=dict(columns),
+        columns=columns,
     )
+
+
+def _column_kinds(named: Mapping[str, Any]) -> dict[str, str]:
+    columns = named.get("columns") or {}
+    if not isinstance(columns, Mapping):
+        raise InputError(f"columns={quoted(columns)} should be a mapping from column name to kind.")
+    return dict(columns)
 
 
 def _named_roles(named: Mapping[str, Any], roles: Iterable[str]) -> dict[str, Any]:
@@ -209,7 +262,7 @@ def _named_roles(named: Mapping[str, Any], roles: Iterable[str]) -> dict[str, An
 
 def _check_columns(source: Source, columns: list[str]) -> None:
     """Refuse columns that a table lacks, or that are named twice."""
-    names = source.head.column_names
+    names = source.names
     for column in columns:
         if column not in names:
             raise InputError(
@@ -237,18 +290,17 @@ def guess_edges(
     source: Source,
     named: Mapping[str, Any],
     ends: tuple[str, str] | None = None,
-    types: Iterable[str] = (),
 ) -> EdgeTable:
     """Guess the roles of the columns of an edge table that are not `named`.
 
-    Columns of its ends may have the names of the types of both `ends`, or of any two `types`.
+    Columns of its ends may have the names of the types of both `ends`.
     """
-    names = source.head.column_names
+    names = source.names
     roles = _named_roles(named, EdgeTable.role_names)
     roles = {role: column for role, column in roles.items() if column or role not in EDGE_ENDS}
     _check_columns(source, list(set(filter(None, roles.values()))))
     if not {*EDGE_ENDS} <= roles.keys():
-        pair = _columns_of_types(names, ends) or _end_columns(names, types)
+        pair = _columns_of_types(names, ends) or _end_columns(names)
         # An index without a name, as pandas writes it, is no end.
         titled = tuple(name for name in names if not name.startswith(UNNAMED))
         if pair is None and len(titled) == 2:
@@ -269,7 +321,7 @@ def guess_edges(
         roles[role] = roles.get(role, _first_name(free, usual)) or None
     _check_columns(source, list(filter(None, roles.values())))
     dangling = choice("dangling", named.get("dangling", "refuse"), DANGLING)
-    return EdgeTable(source.name, **roles, dangling=dangling)
+    return EdgeTable(source.name, **roles, dangling=dangling, columns=_column_kinds(named))
 
 
 def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) -> Spec:
@@ -277,27 +329,18 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
     if {"nodes", "edges"} <= sources.keys():
         node = guess_nodes("node", sources["nodes"], {}, labelled=True, alone=True)
         return Spec({"node": node}, {HOMOGENEOUS: guess_edges(sources["edges"], {})}, "node")
-    types = {name: _singular(name) for name in sources}
+    types = _type_names(sources)
     if len(sources) == 1:
         (name, source), *_ = sources.items()
         if (events := guess_events(types[name], source)) is not None:
             return events
-    links = {}
-    others = {}
-    for name, source in sources.items():
-        names = source.head.column_names
-        other_types = [kind for other, kind in types.items() if other != name]
-        # a table with ids of its own is one of events, not of edges
-        is_link = _end_columns(names, other_types) and not _named_key(name, types[name], names)
-        if is_link:
-            links[name] = source
-        else:
-            others[name] = source
-    tables = {types[name]: source for name, source in others.items()}
-    spec = guess_by_keys(others, types)
+    spec = guess_by_keys(sources, types, is_draft=is_draft)
     if spec is None:
-        spec = _guess_unrelated(where, tables, links, is_draft=is_draft)
-    spec = replace(spec, edges=spec.edges | _link_edges(links, spec.nodes, tables))
+        raise InputError(
+            f"{where} contains no table nodes (such as nodes.csv or nodes.parquet), "
+            "nor tables that refer to each other; a graph needs nodes and edges, "
+            f"or a {TOML} that declares the tables."
+        )
     target = spec.nodes[spec.target]
     if not is_draft and not (target.label and target.time):
         raise InputError(
@@ -307,36 +350,11 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
     return spec
 
 
-def _guess_unrelated(
-    where: str, tables: Mapping[str, Source], links: Mapping[str, Source], *, is_draft: bool
-) -> Spec:
-    """Guess the spec of tables of nodes that only tables of edges (`links`) relate."""
-    if not tables or not links:
-        name = "nodes"
-        other = "a column 'id'"
-        if tables:
-            name = "edges"
-            other = "two columns of node ids"
-        raise InputError(
-            f"{where} contains no table {name} (such as {name}.csv or {name}.parquet), "
-            f"nor another with {other}; a graph needs nodes and edges, "
-            f"or a {TOML} that declares the tables."
-        )
-    nodes = {
-        kind: guess_nodes(kind, source, {}, labelled=True, alone=len(tables) == 1)
-        for kind, source in tables.items()
-    }
-    candidates = [kind for kind, node in nodes.items() if node.label and node.time]
-    if len(candidates) != 1 and not is_draft:
-        subject = "no table has"
-        if candidates:
-            subject = f"{listing(candidates)} have"
-        raise InputError(
-            f"{subject} a time and a label, so the type to classify is ambiguous; "
-            f"set it in a {TOML}."
-        )
-    timed = [kind for kind, node in nodes.items() if node.time]
-    return Spec(nodes, {}, [*candidates, *timed, *nodes][0])
+def _type_names(tables: Iterable[str]) -> dict[str, str]:
+    """Return the node type of every table: its name in singular, unless two tables share it."""
+    types = {name: _singular(name) for name in tables}
+    counts = Counter(types.values())
+    return {name: kind if counts[kind] == 1 else name for name, kind in types.items()}
 
 
 def guess_events(
@@ -354,17 +372,14 @@ def guess_events(
         entities: Columns by type of entity; by default they are guessed.
     """
     named = dict(named or {})
-    names = source.head.column_names
+    names = source.names
     # Rows of events often have no ids; their numbers then name them.
     if "id" not in named:
-        named["id"] = _guess_id(kind, names, source.head)
-        ids = source.head.column(named["id"]) if named["id"] else []
-        if len(ids) and pc.count_distinct(ids).as_py() < len(ids):
-            named["id"] = None
+        named["id"] = _distinct_id(kind, names, source.head)
     if named["id"] is None:
         source = with_row_numbers(source)
         named["id"] = ROW
-    columns = named.get("columns") or {}
+    columns = _column_kinds(named)
     if entities is None:
         time = named.get("time") or _first_name(names, TIMES)
         label = named.get("label") or _first_name(names, OWN_LABELS)
@@ -402,76 +417,155 @@ def _with_entities(spec: Spec, entities: Mapping[str, Sequence[str]]) -> Spec:
     return replace(spec, nodes=nodes, edges=edges)
 
 
-def _link_edges(
-    links: Mapping[str, Source], nodes: Mapping[str, NodeTable], tables: Mapping[str, Source]
-) -> dict[Triple, EdgeTable]:
-    """Return the relations of tables that hold nothing but edges."""
-    edges = {}
-    for name, source in links.items():
-        table = guess_edges(source, {}, None, tables)
-        source_type, target_type = _end_types(source, table, nodes, tables)
-        edges[source_type, name, target_type] = table
-    return edges
-
-
 def guess_by_keys(
     sources: Mapping[str, Source],
     types: Mapping[str, str],
     *,
     target: str | None = None,
     named: Mapping[str, Any] | None = None,
+    is_draft: bool = False,
 ) -> Spec | None:
     """Guess the spec of tables that refer to each other by foreign keys; None without keys.
 
-    The type to classify is the one with a label, otherwise the one with the most keys; `named` are
-    roles of its columns. A table of events without a date takes that of the table that one of its
-    keys leads to.
+    The type to classify is the one with a label, otherwise the one with the most keys. A table
+    that has no ids, and nothing but two keys, holds edges.
+
+    Args:
+        sources: The tables by name.
+        types: The node type of every table.
+        target: The type to classify.
+        named: Roles of columns: those of the type to classify, or mappings by type.
+        is_draft: Pick any of several types with a label.
     """
-    roles = dict(named or {})
-    entities = {}
-    for name, source in sources.items():
-        if (id_column := _key_of_table(name, types[name], source)) is not None:
-            words = (plain_name(types[name]), plain_name(name))
-            entities[types[name]] = Entity(source, id_column, words)
+    named = named or {}
+    entities = _entities(sources, types, _by_type(named.get("id")))
+    if target not in (None, *entities):
+        raise InputError(
+            f"target={quoted(target)} is not a table; choose one of {listing(list(entities))}."
+        )
     keys = find_keys(entities)
-    if not keys:
+    label = named.get("label")
+    links = _links(entities, keys, label)
+    if target is not None:
+        links.pop(target, None)
+    others = [kind for kind in entities if kind not in links]
+    # A table without ids needs keys, unless it is the only one.
+    with_keys = {key.table for key in keys}
+    nodes = {
+        kind: entities[kind]
+        for kind in others
+        if entities[kind].id != ROW or kind in with_keys or len(others) == 1
+    }
+    if not nodes or not (keys or links):
         return None
-    target = target or _events_of(entities, keys, roles.get("label"))
-    times = {kind: _date_column(entity.source) for kind, entity in entities.items()}
-    # The user's roles are those of the type to classify.
-    times[target] = roles.pop("time", times[target])
-    extended = {}
-    for key in keys:
-        # Events such as results have the date of their parent, such as a race.
-        if key.table == target and times[key.parent] and not times[target]:
-            events = entities[target]
-            parent = entities[key.parent]
-            times[target] = f"{key.column}.{times[key.parent]}"
-            source = with_parent_column(events.source, key.column, parent, str(times[key.parent]))
-            entities[target] = replace(events, source=source)
-            extended[source.name] = source
+    target = target or _events_of(nodes, keys, label, is_draft=is_draft)
+    if isinstance(named.get("id"), str):
+        nodes[target] = _with_id(nodes[target], named["id"])
+        keys = find_keys({**entities, **nodes})
+    spec = _key_spec(nodes, [key for key in keys if key.table in nodes], target, named)
+    names = {kind: name for name, kind in types.items()}
+    for kind, (first, second) in links.items():
+        ends = {"source": first.column, "target": second.column}
+        table = guess_edges(sources[names[kind]], ends)
+        spec.edges[first.parent, names[kind], second.parent] = table
+    return spec
+
+
+def _links(
+    entities: Mapping[str, Entity],
+    keys: list[ForeignKey],
+    label: str | None,
+) -> dict[str, list[ForeignKey]]:
+    """Return the keys of tables that hold nothing but edges: two, or a usual pair of names."""
+    links = {}
+    pairs = {kind: _end_columns(entity.source.names) for kind, entity in entities.items()}
+    with_ids = {kind: entity for kind, entity in entities.items() if entity.id != ROW}
+    # Without any ids, edges number the rows of the table that is none of edges.
+    parents = with_ids or {kind: entities[kind] for kind in entities if not pairs[kind]}
+    for kind, entity in entities.items():
+        pair = pairs[kind] or ()
+        free = [name for name in entity.source.names if name not in pair]
+        if kind in with_ids or _label_column(free, label):
+            continue
+        own = [key for key in keys if key.table == kind]
+        if pair:
+            ends = zip(pair, _end_types(entity.source, pair, parents), strict=True)
+            own = [ForeignKey(kind, column, parent) for column, parent in ends]
+        if len(own) == 2:
+            links[kind] = own
+    return links
+
+
+def _entities(
+    sources: Mapping[str, Source],
+    types: Mapping[str, str],
+    ids: Mapping[str, str],
+) -> dict[str, Entity]:
+    """Return every table with its ids; rows without ids are numbered, and no key refers to them."""
+    # Before ids are known, tables are known by their words.
+    tables = {}
+    for name, source in sources.items():
+        tables[name] = Entity(source, "", _words_of(name, types[name]))
+    entities = {}
+    for name, table in tables.items():
+        kind = types[name]
+        others = [other for other in tables.values() if other is not table]
+        column = ids.get(kind) or _key_of_table(name, kind, table.source, others)
+        if column is None:
+            entities[kind] = Entity(with_row_numbers(table.source), ROW, ())
+        else:
+            entities[kind] = _with_id(table, column)
+    return entities
+
+
+def _words_of(name: str, kind: str) -> tuple[str, ...]:
+    """Return the words by which columns refer to a table."""
+    plain = plain_name(name)
+    return plain_name(kind), plain, plain.removesuffix("s")
+
+
+def _with_id(entity: Entity, column: str) -> Entity:
+    _check_columns(entity.source, [column])
+    return replace(entity, id=column)
+
+
+def _by_type(value: Any) -> Mapping[str, Any]:
+    """Return what a user has named by type; nothing where one name is for the type to classify."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _key_spec(
+    entities: dict[str, Entity],
+    keys: list[ForeignKey],
+    target: str,
+    named: Mapping[str, Any],
+) -> Spec:
+    """Return the spec of tables of nodes that refer to each other by keys."""
+    times = _times_of_types(entities, keys, target, named)
     nodes = {}
     for kind, entity in entities.items():
-        columns = {key.column: "ignore" for key in keys if key.table == kind}
-        own_roles: dict[str, Any] = {"id": entity.id, "time": times[kind] or ""}
-        if kind == target:
-            columns |= roles.pop("columns", {})
-            own_roles |= roles
-        own_roles["columns"] = columns
-        nodes[kind] = guess_nodes(kind, entity.source, own_roles, labelled=kind == target)
+        roles = _roles_of_type(named, kind, is_target=kind == target)
+        declared = _column_kinds(roles)
+        roles["columns"] = {key.column: "ignore" for key in keys if key.table == kind} | declared
+        roles |= {"id": entity.id, "time": times[kind] or ""}
+        nodes[kind] = guess_nodes(kind, entity.source, roles, labelled=kind == target)
     edges = {}
     for key in keys:  # from the parent to the row
         child = entities[key.table]
         edges[key.parent, f"{key.table}_{key.column}", key.table] = EdgeTable(
-            child.source.name, source=key.column, target=child.id, dangling="drop"
+            child.source.name,
+            source=key.column,
+            target=child.id,
+            dangling="drop",
         )
+    extended = {entity.source.name: entity.source for entity in entities.values()}
     head = entities[target].source.head
     used = [*nodes[target].columns, *nodes[target].roles.values()]
     # what is named after a table but holds other values than its ids is no key
     free = [
         name
         for name in head.column_names
-        if name not in used and not any(one.is_meant_by(name) for one in entities.values())
+        if name not in used and not any(entity.match(name) for entity in entities.values())
     ]
     without_table = find_entities(head, free, by_values=False)
     for name in chain(*without_table.values()):
@@ -479,110 +573,189 @@ def guess_by_keys(
     return _with_entities(Spec(nodes, edges, target, extended=extended), without_table)
 
 
-def _events_of(entities: Mapping[str, Entity], keys: list[ForeignKey], label: str | None) -> str:
-    """Return the only type with a label, otherwise the one with the most keys."""
-    label_names = [label] if label else LABELS
-    labelled = [
-        kind
+def _times_of_types(
+    entities: dict[str, Entity],
+    keys: list[ForeignKey],
+    target: str,
+    named: Mapping[str, Any],
+) -> dict[str, str | None]:
+    """Return the columns of times by type; events without one get that of a parent as a column."""
+    events = entities[target].source
+    dates = _columns_of_kind(events.head, "date")
+    own_time = _roles_of_type(named, target, is_target=True).get("time")
+    if own_time is None:
+        own_time = _time_column(events, "date") or _time_column(events, "number")
+    # The only date of another type may be a birthday.
+    if own_time is None and len(dates) == 1:
+        own_time = dates[0]
+    parents = [key for key in keys if key.table == target]
+    # Times of other types are of the same kind.
+    is_dated = own_time in dates
+    if own_time is None:
+        is_dated = any(_time_column(entities[key.parent].source, "date") for key in parents)
+    kind_of_time = "number"
+    if is_dated:
+        kind_of_time = "date"
+    by_type = _by_type(named.get("time"))
+    times = {
+        kind: by_type.get(kind) or _time_column(entity.source, kind_of_time)
         for kind, entity in entities.items()
-        if _first_name(entity.source.head.column_names, label_names)
+    }
+    times[target] = own_time
+    # Events such as results have the date of their parent, such as a race.
+    for key in parents:
+        parent_time = times[key.parent]
+        if times[target] is None and parent_time and not dates:
+            times[target] = f"{key.column}.{parent_time}"
+            parent = entities[key.parent]
+            source = with_parent_column(events, key.column, parent, parent_time)
+            entities[target] = replace(entities[target], source=source)
+    return times
+
+
+def _roles_of_type(named: Mapping[str, Any], kind: str, *, is_target: bool) -> dict[str, Any]:
+    """Return the roles that a user has named for one type."""
+    roles = {}
+    for role, value in named.items():
+        entries = _by_type(value)
+        # Kinds of columns are a mapping themselves.
+        if entries and (role != "columns" or any(map(_by_type, entries.values()))):
+            value = entries.get(kind)
+        elif not is_target:
+            value = None
+        if value is not None:
+            roles[role] = value
+    return roles
+
+
+def _events_of(
+    entities: Mapping[str, Entity],
+    keys: list[ForeignKey],
+    label: str | None,
+    *,
+    is_draft: bool,
+) -> str:
+    """Return the type with a label, of several or none the one with the most keys or a date."""
+    labelled = [
+        kind for kind, entity in entities.items() if _label_column(entity.source.names, label)
     ]
-    if len(labelled) == 1:
-        return labelled[0]
     num_keys = Counter(key.table for key in keys)
-    return max(entities, key=lambda kind: (num_keys[kind], len(entities[kind].source.head)))
+
+    def rank(kind: str) -> tuple[int, bool, int]:
+        source = entities[kind].source
+        return num_keys[kind], _time_column(source, "date", "number") is not None, len(source.head)
+
+    first, *rest = sorted(labelled or entities, key=rank, reverse=True)
+    if labelled and rest and rank(first)[:2] == rank(rest[0])[:2] and not is_draft:
+        raise InputError(
+            f"{listing(labelled)} have a label, so the type to classify is ambiguous; "
+            f"set it in a {TOML}, or with target=..."
+        )
+    return first
 
 
-def _key_of_table(name: str, kind: str, source: Source) -> str | None:
+def _label_column(names: list[str], label: str | None) -> str | None:
+    return _first_name(names, [label] if label else LABELS)
+
+
+def _key_of_table(name: str, kind: str, source: Source, others: list[Entity]) -> str | None:
     """Return the column of a table's own ids: named after the table, or any that is distinct."""
-    names = source.head.column_names
-    named = _named_key(name, kind, names) or _first_name(names, ["id"])
-    return named or _guess_id(kind, names, source.head)
-
-
-def _named_key(name: str, kind: str, columns: list[str]) -> str | None:
-    """Return the column of ids that is named after its table."""
-    wanted = {f"{plain_name(word)}{ending}" for word in (name, kind) for ending in KEY_ENDINGS}
-    return next((column for column in columns if plain_name(column) in wanted), None)
-
-
-def _date_column(source: Source) -> str | None:
-    """Return the first column with a usual name of times that holds dates or years."""
     head = source.head
-    for name in head.column_names:
-        if name.lower() in TIMES and guess_kind(name, head.column(name))[0] == "date":
-            return name
-    return _first_name(head.column_names, ("year", "publication_year"))
+    named = _named_key(_words_of(name, kind), head.column_names, head)
+    if named is not None or _end_columns(head.column_names):
+        return named
+    # A column that names another table is no id, even if its values differ by chance.
+    free = [column for column in head.column_names if not any(one.match(column) for one in others)]
+    return _distinct_id(kind, free, head)
+
+
+def _named_key(words: Iterable[str], names: list[str], table: pa.Table) -> str | None:
+    """Return the column of ids that is named after its table."""
+    words = list(words)
+    named = _first_name(names, (*(f"{word}{end}" for end in KEY_ENDINGS for word in words), "id"))
+    # A column with the very name of the table may also be something else.
+    same = _first_name(names, words)
+    if named is None and same is not None and _is_distinct(table.column(same)):
+        return same
+    return named
+
+
+def _distinct_id(kind: str, names: list[str], table: pa.Table) -> str | None:
+    """Return the column of ids, if all of them differ."""
+    column = _guess_id(kind, names, table)
+    if column is None or not _is_distinct(table.column(column)):
+        return None
+    return column
+
+
+def _columns_of_kind(table: pa.Table, *kinds: str) -> list[str]:
+    """Return the columns of some kinds."""
+    return [name for name in table.column_names if guess_kind(name, table.column(name))[0] in kinds]
+
+
+def _time_column(source: Source, *kinds: str) -> str | None:
+    """Return the column of some kinds that has a usual name of times."""
+    return _first_name(_columns_of_kind(source.head, *kinds), TIMES)
 
 
 def _end_types(
     source: Source,
-    edges: EdgeTable,
-    nodes: Mapping[str, NodeTable],
-    tables: Mapping[str, Source],
+    ends: tuple[str, str],
+    entities: Mapping[str, Entity],
 ) -> tuple[str, str]:
-    """Return the node types of both ends of an edge table."""
-    options = [_types_of(source, name, nodes, tables) for name in (edges.source, edges.target)]
+    """Return the node types of both ends of an edge table: those that have their values."""
+    options = [list(entities)] * 2
+    if len(entities) > 1:
+        options = [
+            [kind for kind, entity in entities.items() if entity.has_ids_in(source, column)]
+            for column in ends
+        ]
     # Ends that fit several types are most likely of one type, as citations are.
     common = [kind for kind in options[0] if kind in options[1]]
     if len(common) == 1:
         options = [kinds if len(kinds) == 1 else common for kinds in options]
     if any(len(kinds) != 1 for kinds in options):
         raise InputError(
-            f"the node types of the columns '{edges.source}' and '{edges.target}' of "
+            f"the node types of the columns '{ends[0]}' and '{ends[1]}' of "
             f"{source.name} are ambiguous; set them in a {TOML}."
         )
     return options[0][0], options[1][0]
 
 
-def _types_of(
-    source: Source, column: str, nodes: Mapping[str, NodeTable], tables: Mapping[str, Source]
-) -> list[str]:
-    """Return the node types that a column may name: by its name, or those that have its values."""
-    by_name = [kind for kind in nodes if _is_named_after(column, kind)]
-    if by_name or len(nodes) == 1:
-        return by_name[:1] or list(nodes)
-    return [
-        kind
-        for kind, node in nodes.items()
-        if node.id and Entity(tables[kind], node.id, ()).has_ids_in(source, column)
-    ]
-
-
-def _end_columns(names: list[str], types: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the two ends of an edge: a usual pair of names, or the names of two types."""
-    stems = {re.sub(r"_(id|node)$", "", name.lower()): name for name in names}
+def _end_columns(names: list[str]) -> tuple[str, str] | None:
+    """Return the two ends of an edge, if a usual pair of names is among the columns."""
+    stems = {re.sub(r"(id|node)$", "", plain_name(name)): name for name in names}
     for source, target in ENDS:
         if source in stems and target in stems:
             return stems[source], stems[target]
-    types = list(types)
-    matching = [name for name in names if any(_is_named_after(name, kind) for kind in types)]
-    return tuple(matching[:2]) if len(matching) >= 2 else None
+    return None
 
 
 def _columns_of_types(names: list[str], ends: tuple[str, str] | None) -> tuple[str, ...] | None:
     """Return the columns named after the types of both ends, where these differ."""
     columns = []
     for kind in ends or ():
-        columns += [name for name in names if _is_named_after(name, kind)][:1]
+        wanted = (kind, f"{kind}s", *(f"{kind}{ending}" for ending in KEY_ENDINGS))
+        columns += [name for name in names if _first_name([name], wanted)][:1]
     return tuple(columns) if len(set(columns)) == 2 else None
 
 
-def _is_named_after(column: str, kind: str) -> bool:
-    return column.lower() in (kind, f"{kind}_id", f"{kind}s")
-
-
 def _first_name(names: list[str], wanted: Iterable[str]) -> str | None:
-    """Return the first of the `wanted` names, in this spelling or in another case."""
+    """Return the first of the `wanted` names, in this spelling or in one like it (createdAt)."""
     # Reversed: of several spellings, the first column wins.
-    by_lower = {name.lower(): name for name in reversed(names)}
-    spellings = (name if name in names else by_lower.get(name) for name in wanted)
+    by_plain = {plain_name(name): name for name in reversed(names)}
+    spellings = (name if name in names else by_plain.get(plain_name(name)) for name in wanted)
     return next(filter(None, spellings), None)
+
+
+def _is_distinct(column: pa.ChunkedArray) -> bool:
+    """Whether all values differ, and can be ids."""
+    return may_be_id(column) and pc.count_distinct(column, mode="all").as_py() == len(column)
 
 
 def _guess_id(kind: str, names: list[str], table: pa.Table) -> str | None:
     """Return the column of ids: by its name, or the first one if all its texts differ."""
-    named = _first_name(names, (f"{kind}_id", *IDS))
+    named = _named_key([kind], names, table) or _first_name(names, IDS)
     if named is not None:
         return named
     candidates = [name for name in names if re.search(r"_id$|[a-z]I[dD]$|_ID$", name)]
@@ -590,19 +763,7 @@ def _guess_id(kind: str, names: list[str], table: pa.Table) -> str | None:
         # an index of a data frame has no name in a CSV
         if name.startswith(UNNAMED) or guess_kind(name, table.column(name))[0] == "ignore":
             candidates.append(name)
-    for name in candidates:
-        column = table.column(name)
-        if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
-            continue
-        if pc.count_distinct(column, mode="all").as_py() == len(column):
-            return name
-    return None
-
-
-def _only_date(table: pa.Table, names: list[str]) -> str | None:
-    kinds = {name: guess_kind(name, table.column(name).slice(0, 1000))[0] for name in names}
-    dates = [name for name, kind in kinds.items() if kind == "date"]
-    return dates[0] if len(dates) == 1 else None
+    return next((name for name in candidates if _is_distinct(table.column(name))), None)
 
 
 def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | None:
@@ -627,10 +788,10 @@ def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | N
 
 
 def _singular(name: str) -> str:
-    name = re.sub("ies$", "y", name.lower())
+    name = re.sub("(?<!mov)(?<!cook)(?<!ser)ies$", "y", name.lower())
     if re.search("(tch|nch|rch|sh|ss|x)es$", name):  # matches, boxes
         return name[:-2]
-    return re.sub("(?<![us])s$", "", name)  # not of status, class
+    return re.sub("(?<![us])(?<!serie)s$", "", name)  # not of status, class, series
 
 
 # -- graph.toml
@@ -639,7 +800,7 @@ def _singular(name: str) -> str:
 def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
     """Read the spec in a `graph.toml`; roles that it leaves out are guessed."""
     with guarded(path):
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     _check_entries(path.name, content, ["target", "period", "label_delay", "nodes", "edges"])
     for section in ("nodes", "edges"):
         tables = content.get(section)
@@ -664,13 +825,14 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
         if "values_of" in entry:
             nodes[kind] = _values_table(path, kind, source, entry["values_of"])
             continue
-        if entry.get("id") == ROW and ROW not in source.head.column_names:
-            source = with_row_numbers(source)
-            sources = {**sources, source.name: source}
-            extended[source.name] = source
-        if (time := entry.get("time", "")) not in source.head.column_names and "." in time:
-            source = _dated_by_parent(path, kind, time, content, sources)
-            extended[source.name] = source
+        parents = {}
+        for edge in content["edges"].values():
+            parent = content["nodes"].get(edge.get("source_type"), {})
+            if edge.get("target_type") == kind and parent.get("id"):
+                parent_source = _source(path, parent, sources)
+                parents[edge.get("source")] = Entity(parent_source, parent["id"], ())
+        source = with_needed_columns(source, entry.get("id"), entry.get("time"), parents)
+        extended[source.name] = source
         nodes[kind] = guess_nodes(
             kind,
             source,
@@ -678,6 +840,7 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
             labelled=kind == target,
             alone=only is not None,
         )
+    sources = {name: extended.get(source.name, source) for name, source in sources.items()}
     edges = {}
     for name, entry in content["edges"].items():
         where = f"{path.name} [edges.{name}]"
@@ -692,7 +855,8 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
     period = content.get("period", "auto")
     period = period if isinstance(period, int) else str(period)
     delay = content.get("label_delay", 0.0)
-    return Spec(nodes, edges, target, period, label_delay=delay, extended=extended)
+    spec = Spec(nodes, edges, target, period, label_delay=delay, extended=extended)
+    return spec.with_edge_columns({source.name: source for source in sources.values()})
 
 
 def _values_table(path: Path, kind: str, source: Source, columns: Any) -> NodeTable:
@@ -705,27 +869,40 @@ def _values_table(path: Path, kind: str, source: Source, columns: Any) -> NodeTa
     return NodeTable(source.name, id="id", values_of=tuple(columns))
 
 
-def _dated_by_parent(
-    path: Path, kind: str, time: str, content: Mapping[str, Any], sources: Mapping[str, Source]
+def with_needed_columns(
+    source: Source,
+    id_column: str | None,
+    time: str | None,
+    parents: Mapping[str, Entity],
+    first_row: int = 0,
 ) -> Source:
-    """Return a table with the time KEY.COLUMN of the table that one of its keys leads to."""
-    key, _, column = time.partition(".")
-    child = content["nodes"][kind]
-    for edge in content["edges"].values():
-        parent = content["nodes"].get(edge.get("source_type"), {})
-        if edge.get("source") == key and edge.get("target_type") == kind and parent.get("id"):
-            entity = Entity(_source(path, parent, sources), parent["id"], ())
-            _check_columns(entity.source, [column])
-            return with_parent_column(_source(path, child, sources), key, entity, column)
-    raise InputError(
-        f"{path.name} [nodes.{kind}]: time = {quoted(time)} needs a relation with "
-        f"source = {quoted(key)} from a type with an id; add it under [edges]."
-    )
+    """Return a table with the row numbers and the parent's times that its roles name.
+
+    Args:
+        source: The table.
+        id_column: Its column of ids; `ROW` for row numbers.
+        time: Its column of times; KEY.COLUMN for those of the parent that a key leads to.
+        parents: The parent of every key.
+        first_row: The number of the first row.
+    """
+    names = source.names
+    if id_column == ROW and ROW not in names:
+        source = with_row_numbers(source, first_row)
+    key, dot, column = (time or "").partition(".")
+    if not dot or time in names:
+        return source
+    if key not in parents:
+        raise InputError(
+            f"{source.name}: time = {quoted(time)} needs a relation with "
+            f"source = {quoted(key)} from a type with an id; add it under [edges]."
+        )
+    _check_columns(parents[key].source, [column])
+    return with_parent_column(source, key, parents[key], column)
 
 
 def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Source:
     name = entry.get("file")
-    for key, source in reversed(list(sources.items())):  # those with further columns come last
+    for key, source in sources.items():
         if name in (key, source.name):
             return source
     available = listing([source.name for source in sources.values()]) or "none"

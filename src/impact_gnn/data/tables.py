@@ -36,13 +36,14 @@ from impact_gnn.data.spec import (
 from impact_gnn.data.values import (
     Period,
     finite_numbers,
+    floats_as_numbers,
     label_notes,
     labels,
     numbers_as_dates,
     times,
     times_like,
 )
-from impact_gnn.encoding import Columns
+from impact_gnn.encoding import Columns, guess_kind
 from impact_gnn.encoding.encoder import MICROSECONDS_PER_DAY
 from impact_gnn.encoding.kinds import is_text, looks_like_numbers, parsed_numbers
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
@@ -69,6 +70,7 @@ class ColumnRoles(TypedDict, total=False):
     edge_target: str | Mapping[Triple, str] | None
     edge_weight: str | Mapping[Triple, str] | None
     edge_time: str | Mapping[Triple, str] | None
+    edge_columns: Mapping[Any, Any] | None
 
 
 def from_tables(
@@ -122,6 +124,8 @@ def from_tables(
             - `edge_source`: Column of an edge's source; several relations take a mapping by
               relation here and below.
             - `edge_target`, `edge_weight`, `edge_time`: Columns of its target, weight and time.
+            - `edge_columns`: Kinds of further columns of the edges, such as {"amount": "number"}.
+              Every edge becomes a node with these features as well, between its two ends.
 
     Examples:
         >>> papers = {
@@ -158,7 +162,7 @@ def from_tables(
             edges,
             target=target,
             named=named,
-            edge_roles=edge_roles,
+            edge_roles={**edge_roles, "columns": roles.get("edge_columns")},
             dangling=dangling,
         )
     spec = replace(spec, label_delay=label_delay)
@@ -214,11 +218,19 @@ def _graph_spec(
         )
     edge_tables = {}
     for triple, source in edge_sources.items():
-        roles = {role: _role(value, triple, edge_sources) for role, value in edge_roles.items()}
+        roles = {
+            role: _role(edge_roles[role], triple, edge_sources) for role in EdgeTable.role_names
+        }
+        declared = edge_roles["columns"] or {}
+        # By relation, or of the only one.
+        if set(declared) <= set(edge_sources):
+            declared = declared.get(triple)
+        roles["columns"] = declared
         roles["dangling"] = dangling
         edge_tables[triple] = guess_edges(source, roles, (triple[0], triple[2]))
     spec = Spec(node_tables, edge_tables, target or _only_candidate(node_tables))
-    return spec, [*node_sources.values(), *edge_sources.values()]
+    sources = [*node_sources.values(), *edge_sources.values()]
+    return spec.with_edge_columns({source.name: source for source in sources}), sources
 
 
 def _event_spec(
@@ -230,8 +242,16 @@ def _event_spec(
 ) -> tuple[Spec, list[Source]]:
     """Return the spec of tables of events, with roles that the user has named, and the tables."""
     roles = {role: value for role, value in named.items() if value is not None}
+    columns = entities or {}
+    if not isinstance(columns, Mapping) or any(isinstance(one, str) for one in columns.values()):
+        raise InputError(
+            f"entities={quoted(entities)} should be lists of columns by type, "
+            "such as {'user': ['userId']}."
+        )
     # Several tables are joined by keys; a single one has columns that name entities.
     if _has_types(nodes):
+        if entities is not None:
+            raise InputError("entities are columns of a single table; leave them out.")
         sources = {kind: from_frame(kind, table, indexed=True) for kind, table in nodes.items()}
         types = {kind: kind for kind in sources}
         spec = guess_by_keys(sources, types, target=target, named=roles)
@@ -289,7 +309,7 @@ def _role(column: Any, key: Key, sources: Mapping[Key, Source]) -> Any:
     if isinstance(column, Mapping):
         return column.get(key)
     # Tables that have a column of this name.
-    with_column = [key for key, source in sources.items() if column in source.head.column_names]
+    with_column = [key for key, source in sources.items() if column in source.names]
     if not column or len(sources) == 1 or key in with_column:
         return column
     if not with_column:
@@ -340,9 +360,17 @@ def build(
         ends = (nodes[triple[0]], nodes[triple[2]])
         folder = spill and spill / f"edges-{len(links)}"
         links[triple] = EdgeRows.read(by_name[edge_table.file], edge_table, ends, folder)
+        if edge_table.file not in [table.file for table in spec.nodes.values()]:
+            links[triple].notes += _unused_columns(by_name[edge_table.file], edge_table)
     tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
+    for kind, part in nodes.items():
+        if part.period is None:
+            keys = [(links[triple].index, nodes[triple[0]].period) for triple in spec.keys_of(kind)]
+            part.period = latest_parents(part.size, keys)
+    used = {table.file for table in (*spec.nodes.values(), *spec.edges.values())}
+    unused = [f"{name}: not used" for name in by_name if name not in used]
     # Such a graph has the names of `TemporalGraph(...)`, whatever the tables are called.
     is_homogeneous = len(nodes) == 1 and len(links) == 1
     graph = TemporalGraph.hetero(
@@ -358,11 +386,14 @@ def build(
     )
     graph, misfit_notes = _with_kinds(graph, list(nodes.values()), cutoff)
     notes = [note for table in tables for note in table.notes]
-    return Reading(graph, [*notes, *time_notes, *misfit_notes], spec)
+    return Reading(graph, [*notes, *unused, *time_notes, *misfit_notes], spec)
 
 
 def _assign_periods(
-    main: NodeRows, tables: list[NodeRows | EdgeRows], rule: Period, cutoff: Any
+    main: NodeRows,
+    tables: list[NodeRows | EdgeRows],
+    rule: Period,
+    cutoff: Any,
 ) -> tuple[Periods | None, list[str]]:
     """Choose periods by the type to classify, set those of all tables, and describe the choice."""
     assert main.time is not None
@@ -397,6 +428,32 @@ def _assign_periods(
     return periods, notes
 
 
+def latest_parents(
+    size: int,
+    keys: Sequence[tuple[np.ndarray, np.ndarray | None]],
+) -> np.ndarray | None:
+    """Return the periods of rows without a time; None if nothing that they refer to has one.
+
+    A row comes no earlier than all nodes that its keys refer to. Without any, it counts as the
+    latest.
+
+    Args:
+        size: The number of rows.
+        keys: For every key its edges (parent, row) [2, E], and the periods of the parents.
+    """
+    dated = [(index, period) for index, period in keys if period is not None and index.size]
+    if not dated:
+        return None
+    latest = max(int(period.max()) for _, period in dated)
+    earliest = min(int(period.min()) for _, period in dated)
+    out = np.full(size, earliest)
+    has_parent = np.zeros(size, bool)
+    for (parent, row), period in dated:
+        np.maximum.at(out, row, period[parent])
+        has_parent[row] = True
+    return np.where(has_parent, out, latest)
+
+
 def exact_times(time: np.ndarray) -> np.ndarray:
     """Return times as floats; of dates, days since 1970."""
     exact = time.astype(np.float64)
@@ -406,7 +463,9 @@ def exact_times(time: np.ndarray) -> np.ndarray:
 
 
 def _with_kinds(
-    graph: TemporalGraph, tables: list[NodeRows], cutoff: Any
+    graph: TemporalGraph,
+    tables: list[NodeRows],
+    cutoff: Any,
 ) -> tuple[TemporalGraph, list[str]]:
     """Set the kind of every feature column, and describe later rows that do not fit.
 
@@ -461,7 +520,11 @@ class NodeRows:
 
     @classmethod
     def read(
-        cls, source: Source, spec: NodeTable, features: np.ndarray | None, spill: Path | None
+        cls,
+        source: Source,
+        spec: NodeTable,
+        features: np.ndarray | None,
+        spill: Path | None,
     ) -> NodeRows:
         roles = list(spec.roles.values())
         # As numbers, 007 and 7 would be one id, class or category.
@@ -493,7 +556,11 @@ class NodeRows:
         return nodes
 
     def _read_features(
-        self, raw: pa.Table, spec: NodeTable, features: np.ndarray | None, spill: Path | None
+        self,
+        raw: pa.Table,
+        spec: NodeTable,
+        features: np.ndarray | None,
+        spill: Path | None,
     ) -> None:
         """Set the features, and sort all rows by id and columns by name.
 
@@ -663,14 +730,13 @@ class EdgeRows:
 
     @classmethod
     def read(
-        cls, source: Source, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], folder: Path | None
+        cls,
+        source: Source,
+        spec: EdgeTable,
+        ends: tuple[NodeRows, NodeRows],
+        folder: Path | None,
     ) -> EdgeRows:
-        columns = list(spec.roles.values())
-        # A table of events is described once, where its rows are read as nodes.
         notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
-        unused = [name for name in source.head.column_names if name not in columns]
-        if unused and source.name not in [end.name for end in ends]:
-            notes.append(f"  {', '.join(unused)}: ignored, edges have no features")
         source = source.as_written([spec.source, spec.target])
         edges, num_rows = _read_edges(source, spec, ends, folder)
         if len(edges) < num_rows:
@@ -681,8 +747,25 @@ class EdgeRows:
         return {"edge_index": self.index, "weight": self.weight, "time": self.period}
 
 
+def _unused_columns(source: Source, spec: EdgeTable) -> list[str]:
+    """Return a line on columns of an edge table that are ignored, and how to use them."""
+    head = source.head
+    unused = [name for name in head.column_names if name not in spec.roles.values()]
+    if not unused:
+        return []
+    kinds = {name: guess_kind(name, head.column(name))[0] for name in unused}
+    declared = ", ".join(f'"{name}" = "{kind}"' for name, kind in kinds.items() if kind != "ignore")
+    return [
+        f"  {', '.join(unused)}: ignored; to use them as features, "
+        f"declare columns = {{{declared}}} of this relation in graph.toml, or edge_columns="
+    ]
+
+
 def _read_edges(
-    source: Source, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], folder: Path | None
+    source: Source,
+    spec: EdgeTable,
+    ends: tuple[NodeRows, NodeRows],
+    folder: Path | None,
 ) -> tuple[np.ndarray, int]:
     """Return edges as records [E], and the number of rows; with a folder, mapped from a file."""
     if folder is None:
@@ -710,7 +793,10 @@ def _read_edges(
 
 
 def _join(
-    table: pa.Table, spec: EdgeTable, ends: tuple[NodeRows, NodeRows], first_row: int
+    table: pa.Table,
+    spec: EdgeTable,
+    ends: tuple[NodeRows, NodeRows],
+    first_row: int,
 ) -> np.ndarray:
     """Return edges as records of the positions of their ends, their weights and times [E].
 
@@ -724,7 +810,11 @@ def _join(
     arrays = dict.fromkeys(EDGE_ENDS, np.empty(0))
 
     def look_up(role: str, end: NodeRows) -> None:
-        position = positions(columns[role], end.key, end.name)
+        column = columns[role]
+        if end.ids is not None and not end.ids.is_text:
+            # Gaps make floats of whole numbers.
+            column = replace(column, values=floats_as_numbers(column.values))
+        position = positions(column, end.key, end.name)
         arrays[role] = position.astype(index_type(end.size), copy=False)
 
     # Both ends in threads: Arrow's lookups release Python's lock.

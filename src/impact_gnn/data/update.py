@@ -16,13 +16,15 @@ from impact_gnn import _files
 from impact_gnn._codec import encode
 from impact_gnn.checks import InputError, guarded, listing, one_line, quoted
 from impact_gnn.data.files import features_in, is_table, load, read_spec, tables_in
+from impact_gnn.data.foreign_keys import Entity, distinct_values
 from impact_gnn.data.ids import Ids
 from impact_gnn.data.sources import Source
-from impact_gnn.data.spec import EdgeTable, NodeTable, Spec
-from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times
+from impact_gnn.data.spec import EdgeTable, NodeTable, Spec, with_needed_columns
+from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times, latest_parents
 from impact_gnn.data.values import TableColumn, numbers_as_dates
 from impact_gnn.encoding import Columns
 from impact_gnn.encoding.kinds import COMMA, is_text, texts, whole
+from impact_gnn.encoding.moments import all_match
 from impact_gnn.graph import HOMOGENEOUS, Nodes, TemporalGraph, Triple, storage
 from impact_gnn.graph.append import NewNodes, append
 from impact_gnn.graph.parts import class_name
@@ -34,7 +36,10 @@ _NOTHING = Source("nothing", lambda: pa.table({}))
 
 
 def update(
-    directory: str | Path, tables: str | Path, *, roles: str | Path | None = None
+    directory: str | Path,
+    tables: str | Path,
+    *,
+    roles: str | Path | None = None,
 ) -> TemporalGraph:
     """Append the nodes and edges of tables to a saved graph, and return the graph.
 
@@ -71,6 +76,8 @@ def update(
     # Nothing to append at all.
     if all(source is _NOTHING for source in by_name.values()):
         raise InputError(f"{tables} has none of the tables {listing(files)}; pass new rows.")
+    for kind, table in spec.nodes.items():
+        by_name[table.file] = _extended(graph, spec, kind, by_name)
     matrices = {graph.target: features_in(Path(tables))}
     rows = {
         kind: _read_nodes(graph, kind, table, by_name[table.file], matrices.get(kind))
@@ -78,11 +85,18 @@ def update(
     }
     label, names, num_labels = _joined_labels(graph, rows[graph.target])
     # Edges name old nodes and new ones.
-    ends = {kind: _joined_ids(graph.nodes[kind], rows[kind]) for kind in graph.nodes}
+    ends = {
+        kind: _joined_ids(graph.nodes[kind], rows[kind], are_values=bool(table.values_of))
+        for kind, table in spec.nodes.items()
+    }
     edges = {
         triple: _read_edges(graph, triple, by_name[table.file], table, ends)
         for triple, table in spec.edges.items()
     }
+    for kind, part in rows.items():
+        if part.time is None and part.size and graph.nodes[kind].time is not None:
+            keys = [_key_edges(graph, triple, edges, rows) for triple in spec.keys_of(kind)]
+            part.period = latest_parents(part.size, keys)
     # labels of other types have no names, and are not used
     nodes = {
         kind: _new_nodes(saved, rows[kind], np.full(rows[kind].size, -1))
@@ -119,11 +133,40 @@ def _named_like(graph: TemporalGraph, spec: Spec) -> Spec:
     return spec
 
 
+def _extended(graph: TemporalGraph, spec: Spec, kind: str, sources: Mapping[str, Source]) -> Source:
+    """Return the table of a type with row numbers, and times of a parent, where it needs them."""
+    table = spec.nodes[kind]
+    source = sources[table.file]
+    if source is _NOTHING or table.values_of:
+        return source
+    parents = {}
+    for triple in spec.keys_of(kind):
+        parent = spec.nodes[triple[0]]
+        key = spec.edges[triple].source
+        parents[key] = Entity(sources[parent.file], str(parent.id), ())
+        needs_parent = table.time is not None and table.time.startswith(f"{key}.")
+        if needs_parent and not parents[key].has_ids_in(source, key, share=1.0):
+            raise InputError(
+                f"the times of {source.name} are those of {parent.file}, but "
+                "some of its rows belong to saved ones; "
+                "convert all tables again, or add a column of times to all."
+            )
+    # Numbers after those of the saved rows.
+    first_row = graph.nodes[kind].num_nodes
+    return with_needed_columns(source, table.id, table.time, parents, first_row)
+
+
 def _read_nodes(
-    graph: TemporalGraph, kind: str, table: NodeTable, source: Source, matrix: np.ndarray | None
+    graph: TemporalGraph,
+    kind: str,
+    table: NodeTable,
+    source: Source,
+    matrix: np.ndarray | None,
 ) -> NodeRows:
     """Read new nodes; refuse columns that the saved ones lack, and the reverse."""
     saved = graph.nodes[kind]
+    if table.values_of and source is not _NOTHING:
+        source = distinct_values(source, table.values_of)
     features: list[str] = []
     if saved.columns is not None:
         features = saved.columns.table.column_names
@@ -132,7 +175,7 @@ def _read_nodes(
         role: None for role, column in table.roles.items() if column in features
     }
     table = replace(table, **not_roles)
-    names = source.head.column_names
+    names = source.names
     # No new rows of this type.
     if source is _NOTHING or source.table.num_rows == 0:
         return NodeRows(table.file, 0, [])
@@ -153,8 +196,12 @@ def _read_nodes(
         text = [field.name for field in saved.columns.table.schema if is_text(field.type)]
         source = source.as_written(text)
     rows = NodeRows.read(source, table, matrix, None)
-    for role, values in (("time", saved.time), ("ids", saved.ids)):
-        if (getattr(rows, role) is None) != (values is None):
+    # Without a column of times, rows have that of the nodes that they refer to.
+    roles = ["ids"]
+    if table.time:
+        roles.append("time")
+    for role in roles:
+        if (getattr(rows, role) is None) != (getattr(saved, role) is None):
             raise InputError(
                 f"only one of {source.name} and the graph has a column of {role}; "
                 "pass tables like those that the graph was made of."
@@ -218,7 +265,7 @@ def _refuse_ambiguous_commas(column: TableColumn) -> None:
         return
     text = pc.utf8_trim_whitespace(column.values)
     text = text.filter(pc.match_substring_regex(text, COMMA))
-    if len(text) and pc.all(pc.match_substring_regex(text, THOUSANDS)).as_py():
+    if all_match(text, THOUSANDS):
         raise InputError(
             f"{column} has {text[0].as_py()!r}, which may be a fraction or thousands; "
             "write numbers with a decimal point and without commas."
@@ -226,7 +273,8 @@ def _refuse_ambiguous_commas(column: TableColumn) -> None:
 
 
 def _joined_labels(
-    graph: TemporalGraph, rows: NodeRows
+    graph: TemporalGraph,
+    rows: NodeRows,
 ) -> tuple[np.ndarray, list[Any] | None, int]:
     """Return the codes of new labels, and the names and number of all classes; new ones last."""
     codes = np.full(rows.size, -1)
@@ -255,8 +303,11 @@ def _joined_labels(
     return code_of[rows.label], list(map(encode, all_names)), len(all_names)
 
 
-def _joined_ids(saved: Nodes, rows: NodeRows) -> NodeRows:
-    """Return what edges name nodes by: ids of saved and new nodes; refuse an id that is known."""
+def _joined_ids(saved: Nodes, rows: NodeRows, *, are_values: bool) -> NodeRows:
+    """Return what edges name nodes by: ids of saved and new nodes; refuse an id that is known.
+
+    Nodes that are values of a column (`are_values`) occur again; only new values become nodes.
+    """
     total = saved.num_nodes + rows.size
     if saved.ids is None:
         return replace(rows, ids=None, size=total)
@@ -281,7 +332,11 @@ def _joined_ids(saved: Nodes, rows: NodeRows) -> NodeRows:
     rows.ids = Ids(rows.ids.values.cast(old.values.type))
     # Rows are only appended: a saved node never changes.
     known = old.find(rows.ids.values) >= 0
-    if known.any():
+    if are_values:
+        rows.ids = Ids(rows.ids.values.filter(pa.array(~known)))
+        rows.size = len(rows.ids.values)
+        total = saved.num_nodes + rows.size
+    elif known.any():
         name = rows.ids.values[int(known.argmax())].as_py()
         raise InputError(
             f"{known.sum():,} ids of {rows.name} are in the graph already, such as {name!r}; "
@@ -303,7 +358,7 @@ def _read_edges(
     if source is _NOTHING or source.table.num_rows == 0:
         return {}
     for role, column in table.roles.items():
-        if column not in source.head.column_names:
+        if column not in source.names:
             raise InputError(
                 f"{source.name} has no column {column!r}, the {role} of an edge; add it."
             )
@@ -328,6 +383,23 @@ def _read_edges(
     if max(ends[triple[0]].size, ends[triple[2]].size) > largest:
         raise InputError(f"the graph stores up to {largest:,} nodes; save all tables anew.")
     return {name: values for name, values in arrays.items() if values is not None}
+
+
+def _key_edges(
+    graph: TemporalGraph,
+    triple: Triple,
+    edges: Mapping[Triple, Mapping[str, np.ndarray]],
+    rows: Mapping[str, NodeRows],
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the edges from parents to new rows [2, E], and the periods of all parents."""
+    index = edges[triple].get("edge_index", np.empty((2, 0), np.int64))
+    # New rows come after the saved ones.
+    index = np.stack([index[0], index[1] - graph.nodes[triple[2]].num_nodes])
+    period = graph.nodes[triple[0]].time
+    new = rows[triple[0]].period
+    if period is not None and new is not None:
+        period = np.concatenate([period, new])
+    return index, period
 
 
 def _new_nodes(saved: Nodes, rows: NodeRows, label: np.ndarray) -> NewNodes:

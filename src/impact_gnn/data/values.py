@@ -14,7 +14,14 @@ import pyarrow.compute as pc
 from impact_gnn.checks import InputError
 from impact_gnn.data.sources import canonical_numbers
 from impact_gnn.encoding.kinds import is_number, is_text, texts, whole
-from impact_gnn.encoding.moments import decoded, from_numbers, moments, one_array, unit_of
+from impact_gnn.encoding.moments import (
+    all_match,
+    decoded,
+    from_numbers,
+    moments,
+    one_array,
+    unit_of,
+)
 from impact_gnn.graph.parts import class_name
 from impact_gnn.graph.periods import UNITS, Periods
 
@@ -132,7 +139,7 @@ def floats_as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     text = pc.if_else(pc.equal(pc.utf8_trim_whitespace(column), ""), None, column)
     values = pc.unique(text).drop_null()
     # Looked at once per distinct value.
-    if not len(values) or not pc.all(pc.match_substring_regex(values, r"^-?\d+\.\d+$")).as_py():
+    if not all_match(values, r"^-?\d+\.\d+$"):
         return column
     # 1.10 is not how a float is written, so it is a name, such as a version.
     if any(repr(float(value)) != value for value in values.to_pylist()):
@@ -202,7 +209,7 @@ def times(column: TableColumn) -> np.ndarray:
     if is_text(kind):
         text = pc.utf8_trim_whitespace(values)
         # Whole numbers written as text; up to 18 digits fit into 64 bits.
-        if pc.all(pc.match_substring_regex(text, r"^-?\d{1,18}$")).as_py():
+        if all_match(text, r"^-?\d{1,18}$"):
             return pc.cast(text, pa.int64()).to_numpy()
         example = _first_non_date(values)
     if pa.types.is_temporal(kind):
@@ -271,7 +278,9 @@ def times_like(values: np.ndarray, unit: str | None, main: np.ndarray, file: str
 
 
 def numbers_as_dates(
-    values: np.ndarray, rule: Period, others: Sequence[np.ndarray] = ()
+    values: np.ndarray,
+    rule: Period,
+    others: Sequence[np.ndarray] = (),
 ) -> tuple[np.ndarray, str | None]:
     """Return numbers as dates and their unit, if they count from 1970 or write out a date.
 

@@ -30,6 +30,7 @@ from impact_gnn.encoding.kinds import (
     MISSING,
     dates,
     is_list,
+    number_name,
     numbers,
     retyped,
     texts,
@@ -212,7 +213,11 @@ class Category(Part):
 
             # Distinct values are hashed once; rows look up their code.
             hasher = FeatureHasher(BUCKETS, input_type="string", dtype=np.float32)
-            return hasher.transform([[value] for value in distinct]).toarray()[code]
+            return hasher.transform([[number_name(value)] for value in distinct]).toarray()[code]
+        if not is_text(block.column(self.name).type):
+            # A table alone may have numbers where a word made text of the known values: 1.50.
+            spellings = {number_name(value): value for value in self.values}
+            distinct = [spellings.get(number_name(value), value) for value in distinct]
         # [distinct, values]: the one-hot row of a distinct value, zeros if it is unknown.
         rows = np.array(distinct, object)[:, None] == np.array(self.values, object)
         return rows.astype(np.float32)[code]
@@ -306,23 +311,15 @@ class Vector(Part):
     def of(cls, name: str, x: np.ndarray, known: np.ndarray | None = None) -> Vector:
         """Learn from the rows of a matrix in the mask `known` (None for all); it may be mapped."""
         rows = np.arange(len(x)) if known is None else np.flatnonzero(known)
-        if not len(rows):  # nothing is known, so every number may be right
-            zeros = np.zeros(x.shape[1])
-            return cls(
-                name,
-                fill=zeros,
-                low=zeros - LARGEST,
-                high=zeros + LARGEST,
-                middle=zeros,
-                width=zeros + 1,
-                wild=zeros.astype(bool),
-            )
         # Rows that quantiles are computed from: fewer where rows are wide.
         size = min(max(QUANTILE_NUMBERS // max(x.shape[1], 1), 1000), QUANTILES)
         sample = x[rows[:: max(len(rows) // size, 1)]].astype(np.float64)
         # The extremes of all known rows, block by block.
         blocks = (x[part] if known is None else x[part][known[part]] for part in _native.blocks(x))
         extremes = [(block.min(0), block.max(0)) for block in blocks if len(block)]
+        if not extremes:  # nothing is known, so every number may be right
+            sample = np.zeros((1, x.shape[1]))
+            extremes = [(sample[0] - LARGEST, sample[0] + LARGEST)]
         # [blocks, 2, f] becomes two arrays [blocks, f].
         lows, highs = np.array(extremes, np.float64).swapaxes(0, 1)
         low = lows.min(0)
@@ -424,7 +421,9 @@ def clip_far(values: np.ndarray, low: np.ndarray | float, high: np.ndarray | flo
 
 
 def compress(
-    values: np.ndarray, middle: np.ndarray | float, width: np.ndarray | float
+    values: np.ndarray,
+    middle: np.ndarray | float,
+    width: np.ndarray | float,
 ) -> np.ndarray:
     """Return distances from the middle in usual widths, logarithmic beyond one width."""
     with np.errstate(over="ignore"):

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from impact_gnn.checks import InputError
-from impact_gnn.encoding.moments import decoded, is_text, moments, one_array, parse
+from impact_gnn.encoding.moments import (
+    any_match,
+    decoded,
+    is_text,
+    moments,
+    one_array,
+    parse,
+)
 
 KINDS = ("number", "category", "text", "date", "vector", "ignore")
 """A number or truth value, one of a few values, words, a date, a list of numbers, nothing."""
@@ -21,6 +28,7 @@ MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", r"\N")
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"
 FRACTION_ZEROS = r"(\.\d*[1-9])0+(Z?)$|\.0*(Z?)$"
 COMMA = r"^[-+]?\d+,\d+$"
+TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}  # of a duration, per second
 LOOK = 10_000  # values that a guess is based on
 MOSTLY = 0.8  # share of numbers from which a column of text was probably meant as numbers
 WORDS = 3.0  # words in a value, on average, from which it is text
@@ -81,7 +89,7 @@ def typed(column: Column) -> Column:
     if not is_text(column.type):
         return column
     text = pc.utf8_trim_whitespace(column)
-    if pc.any(pc.match_substring_regex(text, r"^-?0\d")).as_py():
+    if any_match(text, r"^-?0\d"):
         return column
     for kind in (pa.int64(), pa.float64(), pa.bool_()):
         try:
@@ -133,9 +141,8 @@ def numbers(name: str, column: Column) -> np.ndarray:
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
     elif pa.types.is_duration(kind):  # in seconds, whatever its unit
-        # Ticks per second.
-        units = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
-        column = pc.divide(column.cast(pa.int64()).cast(pa.float64(), safe=False), units[kind.unit])
+        ticks = column.cast(pa.int64()).cast(pa.float64(), safe=False)
+        column = pc.divide(ticks, TICKS[kind.unit])
     elif pa.types.is_null(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif is_text(kind):
@@ -190,17 +197,30 @@ def value_name(text: str) -> str:
     """Return a value of a category as text, the same for text, numbers and truth values.
 
     Examples:
-        >>> [value_name(text) for text in ("True", "1.0", "1e1", "007", " red ")]
+        >>> [value_name(text) for text in ("TRUE", "1.0", "1e1", "007", " red ")]
         ['true', '1', '10', '007', 'red']
     """
     text = text.strip()
-    if text in ("True", "False"):
+    if text in ("True", "False", "TRUE", "FALSE"):
         return text.lower()
     # Written as 1.0 or 1e1; up to 15 digits floats are exact.
     if re.fullmatch(r"-?[1-9]\d{0,14}\.0+|-?[1-9](\.\d+)?[eE]\+?\d", text):
         number = float(text)
         return str(int(number)) if number.is_integer() else text
     return text
+
+
+def number_name(text: str) -> str:
+    """Return a number in one spelling, and other text as it is.
+
+    Examples:
+        >>> [number_name(text) for text in ("1.50", "+2", "1e5", "007", "red")]
+        ['1.5', '2', '100000', '007', 'red']
+    """
+    # More digits than a float holds, or zeros in front, are names.
+    if len(text) > 15 or not re.match(NUMBER, text) or re.match(r"[-+]?0\d", text):
+        return text
+    return f"{float(text):.15g}"
 
 
 def whole(column: Column) -> Column | None:
@@ -279,39 +299,32 @@ def parsed_numbers(column: Column, known: np.ndarray | None = None) -> tuple[pa.
 
 def _has_decimal_commas(text: Column) -> bool:
     """Return whether some numbers have a decimal comma and none a point."""
-    with_comma = pc.any(pc.match_substring_regex(text, COMMA)).as_py()
-    plain = pc.match_substring_regex(text, NUMBER)
-    return bool(with_comma) and not pc.any(pc.and_(plain, pc.match_substring(text, "."))).as_py()
+    with_point = text.filter(pc.match_substring(text, "."))
+    return any_match(text, COMMA) and not any_match(with_point, NUMBER)
 
 
 def looks_like_numbers(name: str, column: Column) -> str:
     """Return a sentence on the value that makes text of a column of numbers, "" if none does."""
     if not is_text(column.type):
         return ""
-    text = pc.utf8_trim_whitespace(column)
-    if pc.any(pc.match_substring_regex(text, r"^[-+]?0\d")).as_py():  # these are codes
+    # Missing values count as numbers below.
+    text = pc.fill_null(pc.utf8_trim_whitespace(column), "0")
+    if any_match(text, r"^[-+]?0\d"):  # these are codes
         return ""
-    has_comma = pc.match_substring_regex(text, COMMA)
     is_plain = pc.match_substring_regex(text, NUMBER)
-    commas = pc.sum(has_comma).as_py() or 0
-    plain = pc.sum(is_plain).as_py() or 0
-    # Values that are not missing.
-    known = len(text) - text.null_count
-    if commas > 0 and commas + plain >= MOSTLY * known:
-        row = pc.index(has_comma, True).as_py()
-        value = text[row].as_py()
-        fix = f"write {value.replace(',', '.')} instead"
-    # Nearly all are numbers, and some are not.
-    elif max(MOSTLY * known, 2) <= plain < known:
-        # The first value that is no number; missing ones count as numbers here.
-        row = pc.index(pc.fill_null(is_plain, True), False).as_py()
-        value = text[row].as_py()
-        fix = "write a number or leave it empty"
-    else:
+    is_number = pc.or_(is_plain, pc.match_substring_regex(text, COMMA))
+    num_missing = column.null_count
+    # Values that are not missing, and numbers among them.
+    known = len(text) - num_missing
+    count = (pc.sum(is_number).as_py() or 0) - num_missing
+    row = pc.index(is_plain, False).as_py()
+    if row < 0 or count < max(MOSTLY * known, 2):
         return ""
-    content = "is mostly numbers"
-    if commas + plain == known:
-        content = "has numbers"
+    value = text[row].as_py()
+    content = "has numbers" if count == known else "is mostly numbers"
+    fix = "write a number or leave it empty"
+    if is_number[row].as_py():
+        fix = f"write {value.replace(',', '.')} instead"
     return (
         f"column '{name}' {content}, but row {row + 1} is {value[:40]!r}; "
         f'{fix}, or declare the kind: columns = {{{name} = "number"}}'

@@ -42,6 +42,16 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
+def all_match(text: pa.Array | pa.ChunkedArray, pattern: str) -> bool:
+    """Return whether there is text, and all of it matches a regular expression."""
+    return bool(pc.all(pc.match_substring_regex(text, pattern)).as_py())
+
+
+def any_match(text: pa.Array | pa.ChunkedArray, pattern: str) -> bool:
+    """Return whether some text matches a regular expression."""
+    return bool(pc.any(pc.match_substring_regex(text, pattern)).as_py())
+
+
 def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
     """Return dates, timestamps or ISO text as datetime64[us] in UTC; None for other columns.
 
@@ -72,7 +82,7 @@ def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
 
 def _from_text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     text = pc.utf8_trim_whitespace(one_array(column))
-    if pc.any(pc.match_substring_regex(text, r"^[-+]?\d+$")).as_py():
+    if any_match(text, r"^[-+]?\d+$"):
         raise pa.ArrowInvalid("whole numbers are no dates")  # Arrow would read 2021 as a date
     # Value by value: a part of a column is read as the whole column is.
     text = pc.replace_substring_regex(text, MONTH, r"\1-01")

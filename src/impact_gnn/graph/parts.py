@@ -194,7 +194,11 @@ class Relation:
 
     @classmethod
     def checked(
-        cls, triple: Any, arrays: Any, nodes: Mapping[str, Nodes], name: str = ""
+        cls,
+        triple: Any,
+        arrays: Any,
+        nodes: Mapping[str, Nodes],
+        name: str = "",
     ) -> Relation:
         """A relation from a mapping of its arrays, its edges, or edges and weights."""
         is_named = isinstance(triple, tuple) and list(map(type, triple)) == [str, str, str]
@@ -215,7 +219,10 @@ class Relation:
             )
         edge_index, weight, time = (arrays.get(entry) for entry in storage.EDGE_ARRAYS)
         edges = checks.edges(
-            name, edge_index, nodes[triple[0]].num_nodes, nodes[triple[2]].num_nodes
+            name,
+            edge_index,
+            nodes[triple[0]].num_nodes,
+            nodes[triple[2]].num_nodes,
         )
         if weight is not None:
             weight = checks.edge_weights(f"weight of {name}", weight, edges.shape[1])
@@ -233,7 +240,10 @@ class Relation:
         return Relation(edge_index, *rest)
 
     def upto(
-        self, t: int, numbers: Sequence[np.ndarray | None], part: slice = slice(None)
+        self,
+        t: int,
+        numbers: Sequence[np.ndarray | None],
+        part: slice = slice(None),
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the edges of `part` up to time `t` with new node `numbers`, and their places."""
         ends = [
@@ -248,7 +258,10 @@ class Relation:
         return np.stack([ends[0][place], ends[1][place]]), place
 
     def before(
-        self, cutoff: int, times: Sequence[np.ndarray | None], part: slice = slice(None)
+        self,
+        cutoff: int,
+        times: Sequence[np.ndarray | None],
+        part: slice = slice(None),
     ) -> np.ndarray:
         """Mask of the edges of `part` before `cutoff`, by their own times and their ends'."""
         there = np.ones(self.edge_index[0, part].shape, bool)
@@ -278,7 +291,9 @@ def _node_count(kind: str, where: str, arrays: Mapping[str, Any]) -> int:
 
 
 def classes(
-    nodes: Nodes, num_labels: int | None, label_names: Sequence[Any] | None
+    nodes: Nodes,
+    num_labels: int | None,
+    label_names: Sequence[Any] | None,
 ) -> tuple[Nodes, int, Sequence[Any] | None]:
     """The nodes, the number of classes and their names, checked for consistency.
 

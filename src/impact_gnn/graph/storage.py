@@ -83,7 +83,9 @@ class Writer:
         return folder
 
     def relation(
-        self, triple: tuple[str, str, str], arrays: Mapping[str, np.ndarray | None]
+        self,
+        triple: tuple[str, str, str],
+        arrays: Mapping[str, np.ndarray | None],
     ) -> Path:
         """Add a relation with those of its arrays that are not None."""
         name = f"edges/{_folder_name(self.manifest['relations'], triple[1])}"
@@ -184,7 +186,10 @@ def _own_files(directory: Path) -> list[str]:
 
 
 def read(
-    directory: str | Path, *, verify: bool = False, manifest: dict[str, Any] | None = None
+    directory: str | Path,
+    *,
+    verify: bool = False,
+    manifest: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Read the parts of a saved graph, or those that a `manifest` lists which is not saved yet.
 
@@ -259,7 +264,10 @@ def _read_arrays(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str
 
 
 def _read_nodes(
-    root: Path, manifest: dict[str, Any], arrays: dict[str, np.ndarray], verify: bool
+    root: Path,
+    manifest: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    verify: bool,
 ) -> dict[str, dict[str, Any]]:
     """The arrays and raw columns of every node type."""
     nodes: dict[str, dict[str, Any]] = {}
@@ -280,7 +288,9 @@ def _has_changed(path: Path) -> InputError:
 
 
 def _arrays_in(
-    folder: str, arrays: dict[str, np.ndarray], names: tuple[str, ...]
+    folder: str,
+    arrays: dict[str, np.ndarray],
+    names: tuple[str, ...],
 ) -> dict[str, Any]:
     paths = {name: f"{folder}/{name}.npy" for name in names}
     return {name: arrays[path] for name, path in paths.items() if path in arrays}
