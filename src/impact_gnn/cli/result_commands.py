@@ -158,14 +158,17 @@ def audit(
 
 
 def _import_function(name: str) -> Callable[[Any], Any]:
+    from impact_gnn.checks import one_line
+
     module, _, function = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
         trainer = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # the user's module may raise anything
         raise ig.InputError(
-            f"{name!r} cannot be imported ({error}); use module:function, for example train:main."
-        ) from None
+            f"{name!r} cannot be imported ({type(error).__name__}: {one_line(error)}); "
+            "use module:function, for example train:main."
+        ) from error
     finally:
         sys.path.pop(0)
     if not callable(trainer):
