@@ -20,6 +20,7 @@ from impact_gnn.report import read_summary, write_report, write_summary
 from impact_gnn.report.export import read_frame, write_table
 from impact_gnn.report.sentences import describe_evaluation
 from impact_gnn.report.summary import Evaluation
+from tests.commands import here
 
 # a formula, the mark between names of a set, no mathematics
 NAMES = [
@@ -387,3 +388,10 @@ def test_a_table_is_read_back_unchanged(tmp_path, ending):
 def test_a_graph_next_to_a_graph_with_labels_is_refused(copied):
     with pytest.raises(InputError, match="graph= would be ignored"):
         evaluate(copied, graph(), graph="/nowhere")
+
+
+def test_the_command_does_not_ignore_a_second_graph(copied, tmp_path):
+    graph().save(tmp_path / "graph")
+    done = here("evaluate", copied, tmp_path / "graph", graph=tmp_path / "graph")
+    assert done.exit_code == 2
+    assert "graph= would be ignored" in done.stderr
