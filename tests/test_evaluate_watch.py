@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn._codec import decode, encode
 from impact_gnn.backtesting import HorizonScore
 from impact_gnn.backtesting.forecast import lost_per_period, trust_in_confidence
@@ -20,7 +21,6 @@ from impact_gnn.report import read_summary, write_report, write_summary
 from impact_gnn.report.export import read_frame, write_table
 from impact_gnn.report.sentences import describe_evaluation
 from impact_gnn.report.summary import Evaluation
-from tests.commands import here
 
 # a formula, the mark between names of a set, no mathematics
 NAMES = [
