@@ -395,3 +395,12 @@ def test_the_command_does_not_ignore_a_second_graph(copied, tmp_path):
     done = here("evaluate", copied, tmp_path / "graph", graph=tmp_path / "graph")
     assert done.exit_code == 2
     assert "graph= would be ignored" in done.stderr
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+def test_dates_are_ids(tmp_path, unit):
+    """Data frames have dates in nanoseconds."""
+    ids = (np.datetime64("2001-01-01") + np.arange(900)).astype(f"datetime64[{unit}]")
+    g = graph(ids=ids)
+    ig.run(g, tmp_path / "out", cutoff=7, candidates=["plain"], folds=1, effort="quick")
+    assert evaluate(tmp_path / "out", g).count == int(g.targets(7).sum())
