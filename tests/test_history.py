@@ -147,19 +147,19 @@ def span(now, then):
     return NEVER if then is None else np.log1p(now - then)
 
 
-def running_logits(view, label_time, *, has_ratings):
+def running_logits(view, label_time):
     """Logits [N, classes] of the running model as of every row's label time."""
     roles = links(view)
     home, away, ground = (roles["-".join(one)][0] for one in (HOME, AWAY, PLAYED_IN))
 
     def terms(v):
-        """Strengths and their weights: the intercept, and the entities of a row."""
+        """Strengths and their weights: the intercept, the entities of a row, and their ratings."""
         result = [("intercept", 1.0)]
-        for role, entities, sign in (("home", home, 1), ("away", away, -1), ("ground", ground, 1)):
-            for entity in entities[v]:
-                is_rating = has_ratings and role != "ground"
-                key = ("team" if is_rating else role, entity)
-                result.append((key, (sign if is_rating else 1) / len(entities[v])))
+        for role, entities in (("home", home), ("away", away), ("ground", ground)):
+            weight = 1 / max(len(entities[v]), 1)
+            result += [((role, entity), weight) for entity in entities[v]]
+        result += [(("rating", team), 1 / len(home[v])) for team in home[v]]
+        result += [(("rating", team), -1 / len(away[v])) for team in away[v]]
         return result
 
     rows = range(view.num_nodes)
@@ -215,11 +215,10 @@ def naive(view):
         by_row = [shares(v, k, label_time[v]) for v in rows]
         for window, values in zip(windows, zip(*by_row, strict=True), strict=True):
             result[f"all rows: proportion of class {k}, {window}"] = values
-    for model in ("strengths", "ratings"):
-        logits = running_logits(view, label_time, has_ratings=model == "ratings")
-        for k in range(1, NUM_CLASSES):
-            odds = logits[:, k] - logits[:, 0]
-            result[f"all rows: log-odds of class {k} by running {model}"] = odds
+    logits = running_logits(view, label_time)
+    for k in range(1, NUM_CLASSES):
+        odds = logits[:, k] - logits[:, 0]
+        result[f"all rows: log-odds of class {k} by running strengths"] = odds
     for role, (reads, writes) in links(view).items():
         for v in rows:
             one = {}
