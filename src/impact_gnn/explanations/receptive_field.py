@@ -190,17 +190,12 @@ class ReceptiveField:
             weight = weight * (is_known & (index != self.node_index))
         # The message is a mean over what counts, so weights sum to 1 again.
         if block.labels or ends is not None:
-            weight = _ratio(weight, np.full(len(weight), weight.sum()))
+            weight = weight / (weight.sum() or 1.0)
         return index[weight > 0], weight[weight > 0]
 
     def _node_index(self, kind: str, snapshot_index: np.ndarray) -> np.ndarray:
         visible = self.visible[kind]
         return snapshot_index if visible is None else visible[snapshot_index]
-
-
-def _ratio(value: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Divide, with 0 where the total is 0."""
-    return np.divide(value, total, out=np.zeros(len(value)), where=total > 0)
 
 
 def changed_operator(operator: Operator, without: TypedNode | None, plain: bool) -> Operator:
