@@ -24,6 +24,7 @@ from impact_gnn.propagation.history import (
     history_columns,
     history_names,
 )
+from reproduction.event_tables import log_losses, matches, ratings
 
 CUTOFF = 5
 NUM_CLASSES = 3
@@ -478,3 +479,11 @@ def test_rows_from_the_cutoff_on_do_not_decide_about_hubs():
         return history_columns(graph.masked(3), np.arange(2, 6))
 
     assert np.array_equal(columns(0), columns(2 * int(MOST_FANOUT) + 4))
+
+
+@pytest.mark.parametrize("draw", [matches, ratings])
+def test_drawn_tables_have_a_history_that_predicts(draw):
+    """Of three classes of similar size, the log-loss of a guess is about log 3."""
+    losses = log_losses(draw(0), "trees", "history", num_folds=2)
+    assert len(losses) == 2
+    assert max(losses) < np.log(3)
