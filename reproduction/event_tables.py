@@ -1,15 +1,20 @@
 """Raw relational tables as graphs: F1 results with their foreign keys, NBER papers with authors.
 
 A row may read what was known before its own event; columns of the event itself are left out.
+`python -m reproduction.event_tables` compares history features with and without running models.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 import impact_gnn as ig
+from impact_gnn import methods
+from impact_gnn.propagation.history import history_columns, history_names
+from impact_gnn.statistics import paired
 
 FINISHED = r"Finished|Lapped|\+\d+ Laps?"
 NOT_KNOWN_BEFORE_THE_START = [
@@ -119,3 +124,81 @@ EVENT_TABLES: Mapping[str, EventTable] = {
     "f1_recent": EventTable("f1", f1_recent, "2022-01-01"),
     "nber": EventTable("nber", nber, "2018-01-01"),
 }
+
+
+def matches(seed: int, num_teams: int = 20, num_weeks: int = 480) -> ig.TemporalGraph:
+    """Draw matches of teams whose strengths drift: win, draw or loss of the home team."""
+    rng = np.random.default_rng(seed)
+    strength = rng.normal(0, 0.7, num_teams)
+    rows = []
+    for week in range(num_weeks):
+        strength = 0.997 * strength + rng.normal(0, 0.06, num_teams)
+        for home, away in rng.permutation(num_teams).reshape(-1, 2):
+            lead = strength[home] - strength[away] + 0.4 + rng.logistic()
+            result = "draw" if abs(lead) < 0.6 else ("loss", "win")[int(lead > 0)]
+            date = np.datetime64("2010-01-01") + 7 * week
+            rows.append((date, f"team {home}", f"team {away}", result))
+    table = pd.DataFrame(rows, columns=["date", "home_team", "away_team", "result"])
+    return ig.from_tables(table, label="result", period="quarter", quiet=True)
+
+
+def ratings(seed: int, size: int = 10_000) -> ig.TemporalGraph:
+    """Draw ratings of films by users; both have effects, and good films are rated more often."""
+    rng = np.random.default_rng(seed)
+    user_effect, film_effect = rng.normal(0, 0.8, (2, 200))
+    popularity = rng.pareto(1.5, 200) * np.exp(film_effect)
+    user = rng.integers(0, 200, size)
+    film = rng.choice(200, size, p=popularity / popularity.sum())
+    liking = user_effect[user] + film_effect[film] + rng.logistic(size=size)
+    columns = {
+        "date": np.sort(np.datetime64("2015-01-01") + rng.integers(0, 1800, size)),
+        "user_id": [f"user {k}" for k in user],
+        "film_id": [f"film {k}" for k in film],
+        "rating": np.select([liking > 0.6, liking < -0.6], ["good", "bad"], "fair"),
+    }
+    entities = {"user": ["user_id"], "film": ["film_id"]}
+    return ig.from_tables(columns, label="rating", entities=entities, period="quarter", quiet=True)
+
+
+def log_losses(graph: ig.TemporalGraph, model: str, method: str, num_folds: int) -> list[float]:
+    """The mean log-loss in each of the last periods, by a model of what came before."""
+    losses = []
+    for cutoff in graph.times[-num_folds:].tolist():
+        past = graph.upto(cutoff)
+        pipeline = ig.Pipeline(model, method, cutoff=cutoff).fit(past)
+        label = past.label[pipeline.targets(past)]
+        probability = pipeline.predict_proba(past)[np.arange(len(label)), label]
+        losses.append(float(-np.log(np.maximum(probability, 1e-12)).mean()))
+    return losses
+
+
+def without_running_models() -> None:
+    """Register the part `aggregates`: history without the columns of running models."""
+
+    def names(graph: ig.TemporalGraph) -> list[str]:
+        return [name for name in history_names(graph) if "running" not in name]
+
+    def columns(graph: ig.TemporalGraph, nodes: np.ndarray) -> np.ndarray:
+        is_used = np.isin(history_names(graph), names(graph))
+        return history_columns(graph, nodes)[:, is_used]
+
+    part = methods.get("history")
+    methods.register(replace(part, name="aggregates", inputs=columns, input_names=names))
+
+
+def main(num_seeds: int = 5, num_folds: int = 8) -> None:
+    """Print the change of the log-loss by running models on drawn tables."""
+    without_running_models()
+    for draw in (matches, ratings):
+        for model in ("trees", "linear"):
+            losses: dict[str, list[float]] = {"history": [], "aggregates": []}
+            for seed in range(num_seeds):
+                graph = draw(seed)
+                for method, values in losses.items():
+                    values += log_losses(graph, model, method, num_folds)
+            change = paired(np.array(losses["history"]), np.array(losses["aggregates"]))
+            print(f"{draw.__name__:8} {model:7} {np.mean(losses['aggregates']):.4f} {change}")
+
+
+if __name__ == "__main__":
+    main()

@@ -307,6 +307,8 @@ def test_the_report_shows_the_command_as_it_was_typed(finished, saved):
         (["run", "GRAPH", "--out", "FILE/x"], "cannot be "),
         (["predict", "GRAPH", "GRAPH"], "contains no impact-gnn pipeline"),
         (["audit", "GRAPH", "nothing:there"], "cannot be imported"),
+        (["audit", "GRAPH", ".here:train"], "cannot be imported (TypeError"),
+        (["audit", "GRAPH", "wrong_syntax:train"], "cannot be imported (SyntaxError"),
         (["generate", "--out", "x", "--decay", "fast"], "decay='fast'"),
     ],
 )
@@ -315,6 +317,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
+    (tmp_path / "wrong_syntax.py").write_text("def train(:")
     swap = {"GRAPH": str(saved), "FILE/x": str(tmp_path / "file" / "x")}
     done = here("--quiet", *(swap.get(a, a) for a in arguments))
     assert done.exit_code == 2, done.stdout + done.stderr

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import impact_gnn as ig
+from commands import here
 from impact_gnn._codec import decode, encode
 from impact_gnn.backtesting import HorizonScore
 from impact_gnn.backtesting.forecast import lost_per_period, trust_in_confidence
@@ -387,3 +388,19 @@ def test_a_table_is_read_back_unchanged(tmp_path, ending):
 def test_a_graph_next_to_a_graph_with_labels_is_refused(copied):
     with pytest.raises(InputError, match="graph= would be ignored"):
         evaluate(copied, graph(), graph="/nowhere")
+
+
+def test_the_command_does_not_ignore_a_second_graph(copied, tmp_path):
+    graph().save(tmp_path / "graph")
+    done = here("evaluate", copied, tmp_path / "graph", graph=tmp_path / "graph")
+    assert done.exit_code == 2
+    assert "graph= would be ignored" in done.stderr
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+def test_dates_are_ids(tmp_path, unit):
+    """Data frames have dates in nanoseconds."""
+    ids = (np.datetime64("2001-01-01") + np.arange(900)).astype(f"datetime64[{unit}]")
+    g = graph(ids=ids)
+    ig.run(g, tmp_path / "out", cutoff=7, candidates=["plain"], folds=1, effort="quick")
+    assert evaluate(tmp_path / "out", g).count == int(g.targets(7).sum())

@@ -15,6 +15,8 @@ from impact_gnn.engines import Disk, Memory
 from impact_gnn.estimators import Pipeline
 from impact_gnn.explanations import explain
 from impact_gnn.propagation.history import (
+    DRIFT,
+    FIRST_VARIANCE,
     HALF_LIVES,
     MOST_FANOUT,
     NEVER,
@@ -22,6 +24,7 @@ from impact_gnn.propagation.history import (
     history_columns,
     history_names,
 )
+from reproduction.event_tables import log_losses, matches, ratings
 
 CUTOFF = 5
 NUM_CLASSES = 3
@@ -41,13 +44,15 @@ def events(seed=0, num_matches=90, label_delay=0.0, **changes):
     match = np.arange(num_matches)
     sequel = rng.integers(0, num_matches, (2, 150))
     ground = rng.integers(0, 6, num_matches)
+    moved = rng.integers(0, num_matches, 10)  # matches in two grounds
+    played_in = np.hstack([[match, ground], [moved, (ground[moved] + 1) % 6]])
     edges = {
         HOME: {"edge_index": np.stack([rng.integers(0, 8, num_matches), match])},
         AWAY: {
             "edge_index": np.stack([rng.integers(0, 8, num_matches), match]),
             "time": time + (rng.random(num_matches) < 0.1),  # some are newer than their match
         },
-        PLAYED_IN: {"edge_index": np.stack([match, ground])},
+        PLAYED_IN: {"edge_index": played_in},
         LIES_IN: {"edge_index": np.array([range(6), [0, 0, 1, 1, 2, 2]])},
         SEQUEL: {"edge_index": sequel, "time": time[sequel].max(0)},
     }
@@ -143,6 +148,46 @@ def span(now, then):
     return NEVER if then is None else np.log1p(now - then)
 
 
+def running_logits(view, label_time):
+    """Logits [N, classes] of the running model as of every row's label time."""
+    roles = links(view)
+    home, away, ground = (roles["-".join(one)][0] for one in (HOME, AWAY, PLAYED_IN))
+
+    def terms(v):
+        """Strengths and their weights: the intercept, the entities of a row, and their ratings."""
+        result = [("intercept", 1.0)]
+        for role, entities in (("home", home), ("away", away), ("ground", ground)):
+            weight = 1 / max(len(entities[v]), 1)
+            result += [((role, entity), weight) for entity in entities[v]]
+        result += [(("rating", team), 1 / len(home[v])) for team in home[v]]
+        result += [(("rating", team), -1 / len(away[v])) for team in away[v]]
+        return result
+
+    rows = range(view.num_nodes)
+    known = view.timestamp + view.label_delay
+    result = np.zeros((view.num_nodes, NUM_CLASSES))
+    for v in rows:
+        strength, variance = {}, {}
+        earlier = [u for u in rows if view.label[u] >= 0 and known[u] < label_time[v]]
+        for now in sorted({known[u] for u in earlier}):
+            errors = {}
+            for u in (u for u in earlier if known[u] == now):
+                logit = sum(w * strength.get(key, np.zeros(3)) for key, w in terms(u))
+                errors[u] = np.eye(3)[view.label[u]] - np.exp(logit) / np.exp(logit).sum()
+            precision = {}
+            for u in errors:
+                for key, weight in terms(u):
+                    old = 1 / (variance.get(key, FIRST_VARIANCE) + DRIFT)
+                    precision[key] = precision.get(key, old) + weight**2 / 4
+            variance |= {key: 1 / value for key, value in precision.items()}
+            for u, error in errors.items():
+                for key, weight in terms(u):
+                    step = variance[key] * weight * error
+                    strength[key] = strength.get(key, np.zeros(3)) + step
+        result[v] = sum(w * strength.get(key, np.zeros(3)) for key, w in terms(v))
+    return result
+
+
 def naive(view):
     """All columns [by name] of all rows."""
     rows = range(view.num_nodes)
@@ -171,6 +216,10 @@ def naive(view):
         by_row = [shares(v, k, label_time[v]) for v in rows]
         for window, values in zip(windows, zip(*by_row, strict=True), strict=True):
             result[f"all rows: proportion of class {k}, {window}"] = values
+    logits = running_logits(view, label_time)
+    for k in range(1, NUM_CLASSES):
+        odds = logits[:, k] - logits[:, 0]
+        result[f"all rows: log-odds of class {k} by running strengths"] = odds
     for role, (reads, writes) in links(view).items():
         for v in rows:
             one = {}
@@ -430,3 +479,11 @@ def test_rows_from_the_cutoff_on_do_not_decide_about_hubs():
         return history_columns(graph.masked(3), np.arange(2, 6))
 
     assert np.array_equal(columns(0), columns(2 * int(MOST_FANOUT) + 4))
+
+
+@pytest.mark.parametrize("draw", [matches, ratings])
+def test_drawn_tables_have_a_history_that_predicts(draw):
+    """Of three classes of similar size, the log-loss of a guess is about log 3."""
+    losses = log_losses(draw(0), "trees", "history", num_folds=2)
+    assert len(losses) == 2
+    assert max(losses) < np.log(3)

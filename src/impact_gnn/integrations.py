@@ -32,10 +32,9 @@ def flat(summary: RunSummary) -> tuple[dict[str, Any], dict[str, float]]:
             metrics[f"backtest.{name}"] = mean
     estimates = {"gain": result.selection.gain, "expected_accuracy": predictions.accuracy}
     for name, estimate in estimates.items():
-        if estimate is not None:
-            metrics[f"{name}.value"] = estimate.value
-            metrics[f"{name}.low"] = estimate.low
-            metrics[f"{name}.high"] = estimate.high
+        for field in ("value", "low", "high"):
+            if estimate is not None:
+                metrics[f"{name}.{field}"] = getattr(estimate, field)
     return params, metrics
 
 

@@ -81,12 +81,12 @@ def evaluate(
     from impact_gnn.job import evaluate as job
     from impact_gnn.report import read_summary, sentences
 
-    model = directory / "model"
-    if not job.is_label_table(labels):
-        evaluation = job.evaluate(directory, load_model_and_graph(model, labels, source)[1])
-    else:
-        run_graph = None if graph is None else load_model_and_graph(model, graph, source)[1]
-        evaluation = job.evaluate(directory, labels, graph=run_graph)
+    def load(path: str) -> ig.TemporalGraph:
+        return load_model_and_graph(directory / "model", path, source)[1]
+
+    new_labels = labels if job.is_label_table(labels) else load(labels)
+    run_graph = None if graph is None else load(graph)
+    evaluation = job.evaluate(directory, new_labels, graph=run_graph)
     summary = directory / "summary.json"
     with guarded(summary):  # its numbers may have been changed
         lines = sentences.describe_evaluation(read_summary(summary), evaluation)
@@ -158,14 +158,17 @@ def audit(
 
 
 def _import_function(name: str) -> Callable[[Any], Any]:
+    from impact_gnn.checks import one_line
+
     module, _, function = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
         trainer = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # the user's module may raise anything
         raise ig.InputError(
-            f"{name!r} cannot be imported ({error}); use module:function, for example train:main."
-        ) from None
+            f"{name!r} cannot be imported ({type(error).__name__}: {one_line(error)}); "
+            "use module:function, for example train:main."
+        ) from error
     finally:
         sys.path.pop(0)
     if not callable(trainer):

@@ -81,13 +81,11 @@ class Dask(FileEngine):
     @property
     def task_memory(self) -> int:
         """Bytes of one task; the tasks of one worker share its memory."""
-        with self._connected() as client:
-            return _files.byte_size(self.memory) // max(self._threads(client))
+        return _files.byte_size(self.memory) // max(self._threads())
 
     @property
     def min_slices(self) -> int:
-        with self._connected() as client:
-            return SLICES_PER_THREAD * sum(self._threads(client))
+        return SLICES_PER_THREAD * sum(self._threads())
 
     def _hops(
         self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
@@ -110,8 +108,7 @@ class Dask(FileEngine):
         """Return the number of workers, or 1 if a graph is too large to be sent to them."""
         if size > _files.byte_size(self.memory):
             return 1
-        with self._connected() as client:
-            return len(self._threads(client))
+        return len(self._threads())
 
     def run_tasks(
         self,
@@ -230,9 +227,11 @@ class Dask(FileEngine):
             f"start what is missing and run the same again to continue."
         )
 
-    def _threads(self, client: Any) -> list[int]:
+    def _threads(self) -> list[int]:
         """Return the number of threads of each worker."""
-        threads = [number for number in self._answer(client.nthreads).values() if number]
+        with self._connected() as client:
+            by_worker = self._answer(client.nthreads)
+        threads = [number for number in by_worker.values() if number]
         if not threads:
             raise InputError(
                 "the cluster has no workers; start some, or call client.wait_for_workers(1) first."

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -38,11 +38,14 @@ from impact_gnn.checks import InputError, listing
 from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.hop import Hop, recompute
-from impact_gnn.engines.operator import Operator
 from impact_gnn.estimators import Ensemble, Fitted, Inputs, NetworkHead, Pipeline, model_name
 from impact_gnn.estimators.calibration import tempered
-from impact_gnn.estimators.head import PriorHead
-from impact_gnn.estimators.trees import TreesHead
+from impact_gnn.explanations.columns import (
+    Question,
+    mean_slopes,
+    share_by_side,
+    split_columns,
+)
 from impact_gnn.explanations.explanation import (
     OWN,
     Feature,
@@ -55,6 +58,7 @@ from impact_gnn.explanations.receptive_field import (
     Block,
     ReceptiveField,
     TypedNode,
+    changed_operator,
     column_names,
     input_blocks,
 )
@@ -64,13 +68,8 @@ from impact_gnn.nn import GraphTask, HopTask, Propagation
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.statistics import Scale
 
-ROW_STEPS = 256
-"""Steps of the integral for networks that read rows."""
+STEPS = 32  # of the integral for networks that read the whole graph
 
-GRAPH_STEPS = 32
-"""Steps of the integral for networks that read the whole graph."""
-
-TINY = 1e-12
 AVERAGE = "an average node"
 SMOOTHING = "smoothing"
 CALIBRATION = "calibration"
@@ -110,43 +109,19 @@ def explain(
     return explainer.explain(node, label=label, most=most)
 
 
-class Question(NamedTuple):
-    """Why a node receives one class (`label`) rather than another (`runner_up`).
-
-    The node is `node_index` in the graph, and `target_index` among the targets.
-    """
-
-    node_index: int
-    target_index: int
-    label: int
-    runner_up: int
-
-    def difference(self, values: Any) -> Any:
-        """Subtract the runner-up's value from the label's; classes are the last axis."""
-        return values[..., self.label] - values[..., self.runner_up]
-
-    def log_odds(self, probabilities: np.ndarray) -> Any:
-        """Return the log-odds of the label against the runner-up."""
-        return self.difference(np.log(np.maximum(probabilities, TINY, dtype=np.float64)))
-
-
-@dataclass(frozen=True, eq=False)
-class InputContribution:
+class InputContribution(NamedTuple):
     """Contributions of one input matrix of a member to its log-odds.
 
     Args:
         block: The input matrix.
         features: Its columns.
-        node_index: The nodes that the node's row is computed from; none for its own values.
-        weights: Their weights in the row.
-        node_contributions: By node.
+        nodes: Index, weight and contribution of the nodes that the node's row is computed from;
+            none for its own values.
     """
 
     block: Block
     features: list[Feature]
-    node_index: np.ndarray
-    weights: np.ndarray
-    node_contributions: np.ndarray
+    nodes: list[tuple[int, float, float]]
 
     @property
     def total(self) -> float:
@@ -181,30 +156,23 @@ class Explainer:
         fitted = self.model.fitted
         self.cutoff = fitted.cutoff if cutoff is None else self.graph.when(cutoff)
         self.names = [str(name) for name in fitted.schema.label_names or range(fitted.num_labels)]
-        self.targets = self.model.targets(self.graph, cutoff=self.cutoff)
+        self.targets = self.model.targets(self.graph, cutoff=cutoff)
         if inputs:
             view = self.graph.masked(self.cutoff)
         else:
             # A graph without inputs of a fit may have other columns than the model.
             view = fitted.schema.adapted(self.graph, self.cutoff)
             inputs = {}
-        self.members: list[_Member] = []
+        members = []
         for pipeline, weight in zip(self.model.pipelines, self.model.weights, strict=True):
             shared = pipeline.shared_inputs(inputs, view, engine)
-            member = _Member(
-                pipeline=pipeline,
-                weight=weight,
-                inputs=shared,
-                cutoff=self.cutoff,
-                probabilities=pipeline.predict_proba(view, cutoff=self.cutoff, inputs=shared),
-            )
-            self.members.append(member)
+            probabilities = pipeline.predict_proba(view, cutoff=self.cutoff, inputs=shared)
+            members.append(_Member(pipeline, weight, shared, self.cutoff, probabilities))
         # The member with the largest weight is the one whose values are shown.
-        self.members.sort(key=lambda member: -member.weight)
+        self.members = sorted(members, key=lambda member: -member.weight)
         # [targets, num_labels]: the weighted mean of the members, before and after calibration
-        self.mean = np.zeros(self.members[0].probabilities.shape)
-        for member in self.members:
-            self.mean += member.weight * member.probabilities
+        weighted = [member.weight * member.probabilities for member in self.members]
+        self.mean = np.asarray(np.sum(weighted, axis=0, dtype=np.float64))
         self.calibrated = self.model.calibration.apply(self.mean, self.model.prior)
 
     def explain(self, node: Any, *, label: Any = None, most: int = 10) -> NodeExplanation:
@@ -280,17 +248,15 @@ class Explainer:
         """Sum the members' contributions to the difference of the two probabilities."""
         before = float(question.difference(self.mean[question.target_index]))
         after = float(question.difference(self.calibrated[question.target_index]))
-        parts = defaultdict[str, float](float)
-        # What inputs and smoothing do not add comes from an average node.
-        parts[AVERAGE] = before
+        parts = defaultdict[str, float](float, {AVERAGE: 0.0})
         for _, inputs, scale in members:
             for source in inputs:
                 parts[source.block.name] += scale * source.total
-                parts[AVERAGE] -= scale * source.total
         for voice, _, _ in members:
             if voice.smoothing is not None:
                 parts[SMOOTHING] += voice.share * voice.smoothing
-                parts[AVERAGE] -= voice.share * voice.smoothing
+        # What inputs and smoothing do not add comes from an average node.
+        parts[AVERAGE] = before - sum(parts.values())
         # Smaller differences are rounding.
         if abs(after - before) > 1e-6:
             parts[CALIBRATION] = after - before
@@ -311,34 +277,29 @@ class Explainer:
         messages: dict[TypedNode, tuple[float, _Member, Block]] = {}
         for member, (_, inputs, scale) in zip(self.members, members, strict=True):
             for source in inputs:
-                for index, weight, contribution in zip(
-                    source.node_index, source.weights, source.node_contributions, strict=True
-                ):
-                    node = (source.block.kind, int(index))
-                    contributions[node] += float(scale * contribution)
+                for index, weight, contribution in source.nodes:
+                    node = (source.block.kind, index)
+                    contributions[node] += scale * contribution
                     # Members come by falling weight, so the first message is the heaviest member's.
-                    messages.setdefault(node, (float(weight), member, source.block))
+                    messages.setdefault(node, (weight, member, source.block))
         neighbours = []
         for node in _largest(contributions, most):
             kind, index = node
             nodes = self.graph.nodes[kind]
             weight, member, block = messages[node]
-            without = None
+            without = period = label = None
             if can_remove and node != (self.graph.target, question.node_index):
                 without = self.predict_changed(question, without=node)
-            label = -1
-            if kind == self.graph.target:
-                # Only target nodes have labels; −1 is unknown.
-                label = member.known_label[index]
-            period = None
             if nodes.time is not None:
                 period = self.graph.name_of(int(nodes.time[index]))
-            ids = range(nodes.num_nodes) if nodes.ids is None else nodes.ids
+            # Only target nodes have labels; −1 is unknown.
+            if kind == self.graph.target and member.known_label[index] >= 0:
+                label = self.names[member.known_label[index]]
             neighbour = Neighbour(
-                id=str(ids[index]),
+                id=str(index if nodes.ids is None else nodes.ids[index]),
                 kind=kind,
                 period=period,
-                label=self.names[label] if label >= 0 else None,
+                label=label,
                 steps=len(block.path or ()),
                 weight=weight,
                 plain_weight=member.plain_weight(question.node_index, block, index),
@@ -376,10 +337,11 @@ def _largest_features(members: list[MemberExplanation], most: int) -> list[Featu
     first: dict[tuple[str, str], Feature] = {}
     contributions = defaultdict[tuple[str, str], float](float)
     for _, inputs, scale in members:
-        for feature in itertools.chain.from_iterable(source.features for source in inputs):
-            key = (feature.part, feature.name)
-            first.setdefault(key, feature)
-            contributions[key] += scale * feature.contribution
+        for source in inputs:
+            for feature in source.features:
+                key = (feature.part, feature.name)
+                first.setdefault(key, feature)
+                contributions[key] += scale * feature.contribution
     return [
         replace(first[key], contribution=contributions[key])
         for key in _largest(contributions, most)
@@ -537,73 +499,30 @@ class _Member:
         row_index = self.row_index(node_index)
         # All matrices of the row side by side, [columns].
         row = self.task.matrix(row_index)[0]
-        contributions, slopes, error = self._split_columns(row, question)
+        by_column, slopes, error = split_columns(self.fitted.head, row, self.mean_row, question)
         # Every block is a range of the row's columns; hops are split further, over nodes.
-        sources = []
+        inputs = []
         end = 0
         # Feature hops were scaled, label hops were not.
         for (block, hop), scale in itertools.zip_longest(self.matrices, self.fitted.scales):
             columns = slice(end, end + hop.shape[1])
             end = columns.stop
-            index: np.ndarray = np.empty(0, np.int64)
-            weights: np.ndarray = np.empty(0)
-            by_node: np.ndarray = np.empty(0)
+            mean = self.mean_row[columns]
+            nodes = []
             if block.path:
                 index, weights = self.receptive_field(node_index).sources(block)
-                # [nodes, columns of the block].
                 values = self._node_values(block, node_index, index)
-                mean = self.mean_row[columns]
                 offsets = _block_rows(block, hop, values, row_index) - mean  # [nodes, columns]
                 # Trees: nodes share a column's contribution. Networks: slope · weight · offset.
                 if slopes is None:
-                    shares = _share_by_side(weights, offsets, row[columns] - mean)
-                    by_node = shares @ contributions[columns]
+                    shares = share_by_side(weights, offsets, row[columns] - mean)
+                    by_node = shares @ by_column[columns]
                 else:
                     by_node = weights * (offsets @ slopes[columns])
-            sources.append(
-                InputContribution(
-                    block=block,
-                    features=self._features(
-                        block, contributions[columns], row[columns], self.mean_row[columns], scale
-                    ),
-                    node_index=index,
-                    weights=weights,
-                    node_contributions=by_node,
-                )
-            )
-        return sources, error
-
-    def _split_columns(self, row: np.ndarray, question: Question) -> _ColumnSplit:
-        """Split the log-odds of a row over its columns."""
-        head = self.fitted.head
-        if isinstance(head, TreesHead):
-            assert head.booster is not None
-            # TreeSHAP of one row, flat; [classes, columns + 1], the last one is the expected score.
-            shapley = np.asarray(head.booster.predict(row[None], pred_contrib=True))
-            by_class = shapley.reshape(self.fitted.num_labels, -1)[:, :-1]
-            # [columns], label minus runner-up.
-            return _ColumnSplit(question.difference(by_class.T), slopes=None, error=0.0)
-        if isinstance(head, PriorHead):  # all rows have the same probabilities
-            return _ColumnSplit(np.zeros(len(row)), slopes=np.zeros(len(row)), error=0.0)
-        if not isinstance(head, NetworkHead) or head.model is None:
-            raise InputError(
-                f"a {type(head).__name__} cannot be explained; use trees or a network."
-            )
-        # A network reads the row as separate matrices: hops first, then label hops.
-        model = head.model
-        widths = [*head.shape.hops, *head.shape.label_hops]
-        count = len(head.shape.hops)
-
-        def log_odds(point: Tensor) -> Tensor:
-            matrices = point[None].split(widths, dim=1)
-            return question.difference(model(matrices[:count], matrices[count:])[0])
-
-        # Integrated gradients: mean slope on the line times the distance walked [columns].
-        device = next(model.parameters()).device
-        # Both ends of the line along which slopes are averaged.
-        line = torch.tensor(np.stack([row, self.mean_row]), dtype=torch.float32, device=device)
-        slopes, error = _mean_slopes(log_odds, line[0], line[1], ROW_STEPS)
-        return _ColumnSplit(slopes * (row - self.mean_row), slopes, error)
+                nodes = _rows(index, weights, by_node)
+            features = self._features(block, by_column[columns], row[columns], mean, scale)
+            inputs.append(InputContribution(block, features, nodes))
+        return inputs, error
 
     def _split_graph(self, question: Question) -> tuple[list[InputContribution], float]:
         """Split the log-odds of a network that reads the graph over the features of all nodes."""
@@ -620,10 +539,11 @@ class _Member:
             return question.difference(model(point, self.task.propagation)[question.node_index])
 
         # [N, columns]: the prediction of one node depends on rows of all nodes.
-        slopes, error = _mean_slopes(log_odds, x, mean, GRAPH_STEPS)
+        slopes, error = mean_slopes(log_odds, x, mean, STEPS)
         by_node = slopes * (x - mean).double().numpy()  # [N, columns]
+        usual = mean.numpy()
         remaining = np.ones(len(x), bool)  # nodes that no nearer block contains
-        sources = []
+        inputs = []
         for block in self.blocks:
             # A block without a path takes all nodes that are left.
             index = np.flatnonzero(remaining)
@@ -633,37 +553,25 @@ class _Member:
                 # Nodes of a nearer block are not counted again.
                 weights = weights[remaining[index]]
                 index = index[remaining[index]]
-            if not len(index):
-                continue
             remaining[index] = False
-            # The block's features are shown as the mean of its nodes [columns].
-            row = x[index].mean(0).numpy()
             label_name = OWN_PSEUDO_LABEL if block.name == OWN else f"labels, {block.name}"
             labels = replace(block, name=label_name, labels=True)
-            # nodes are named only along paths, not those further off, nor the node itself
-            named = len(index) if block.path else 0
             for part, columns, scale in (
                 (block, slice(num_features), self.fitted.scales[0]),
                 (labels, slice(num_features, None), None),
             ):
                 contributions = by_node[index, columns]
-                if contributions.any():
-                    sources.append(
-                        InputContribution(
-                            block=part,
-                            features=self._features(
-                                part,
-                                contributions.sum(0),
-                                row[columns],
-                                mean.numpy()[columns],
-                                scale,
-                            ),
-                            node_index=index[:named],
-                            weights=weights[:named],
-                            node_contributions=contributions.sum(1)[:named],
-                        )
-                    )
-        return sources, error
+                if not contributions.any():
+                    continue
+                # The block's features are shown as the mean of its nodes [columns].
+                row = x[index].mean(0).numpy()[columns]
+                features = self._features(part, contributions.sum(0), row, usual[columns], scale)
+                nodes = []
+                # Nodes are named only along paths, not those further off, nor the node itself.
+                if block.path:
+                    nodes = _rows(index, weights, contributions.sum(1))
+                inputs.append(InputContribution(part, features, nodes))
+        return inputs, error
 
     def _features(
         self,
@@ -685,12 +593,12 @@ class _Member:
             Feature(
                 part=block.name,
                 name=name,
-                value=float(value),
-                usual=float(mean),
-                contribution=float(contribution),
+                value=value,
+                usual=mean,
+                contribution=contribution,
             )
             for name, value, mean, contribution in zip(
-                names, values, usual, contributions, strict=True
+                names, values.tolist(), usual.tolist(), contributions.tolist(), strict=True
             )
         ]
 
@@ -715,7 +623,7 @@ class _Member:
         node_index = question.node_index
         row_index = self.row_index(node_index)
         if self.reads_graph:
-            operator = _changed_operator(self.task.propagation.operator, without, plain)
+            operator = changed_operator(self.task.propagation.operator, without, plain)
             task = self.task.over(Propagation(operator))
         else:
             task = self._changed_row(node_index, without, plain)
@@ -743,30 +651,8 @@ class _Member:
         return HopTask(rows[:count], rows[count:])
 
 
-class _ColumnSplit(NamedTuple):
-    """Contributions of the columns of a row to its log-odds, their slopes, and the error."""
-
-    contributions: np.ndarray
-    slopes: np.ndarray | None  # None for trees
-    error: float
-
-
-def _mean_slopes(
-    log_odds: Callable[[Tensor], Tensor], x: Tensor, mean: Tensor, steps: int
-) -> tuple[np.ndarray, float]:
-    """Return the mean gradient on the line from the mean to x, and the error of the integral."""
-    # Squares of the midpoints: steps are short near the mean.
-    middle = (np.arange(steps) + 0.5) / steps
-    slopes = torch.zeros_like(x, dtype=torch.float64)
-    for position in middle.tolist():
-        point = (mean + position**2 * (x - mean)).requires_grad_()
-        gradient = torch.autograd.grad(log_odds(point), point)[0]
-        # The line is run through as position², so a midpoint's weight is proportional to position.
-        slopes += position / middle.sum() * gradient
-    # Exact difference between both ends; what the integral misses is its error.
-    with torch.no_grad():
-        total = float(log_odds(x) - log_odds(mean.expand_as(x)))
-    return slopes.cpu().numpy(), total - float((slopes * (x - mean)).sum())
+def _rows(*columns: np.ndarray) -> list[Any]:
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def _block_rows(block: Block, hop: Hop, values: np.ndarray, row_index: np.ndarray) -> np.ndarray:
@@ -775,32 +661,3 @@ def _block_rows(block: Block, hop: Hop, values: np.ndarray, row_index: np.ndarra
     if block.labels:  # the receptive field leaves out the own label already
         return values
     return recompute(hop, values, np.repeat(row_index, len(values)))
-
-
-def _share_by_side(weights: np.ndarray, offsets: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Return shares [nodes, columns] of the nodes on the same side of the mean as the row.
-
-    Shares of a column sum to 1; where no node is on that side, they are the weights.
-    """
-    # Weight times distance on the row's side of the mean, 0 on the other side.
-    share = weights[:, None] * np.maximum(offsets * np.sign(distance), 0)
-    # No node on that side: by weight alone.
-    share = np.where(share.sum(0) > 0, share, weights[:, None])
-    return share / share.sum(0)
-
-
-def _changed_operator(operator: Operator, without: TypedNode | None, plain: bool) -> Operator:
-    """Return the operator with plain weights, or with weights of 0 for the edges of a node."""
-    csr = operator.csr
-    if plain:
-        return replace(operator, table=np.ones_like(operator.table), balanced=False)
-    if without is None:
-        return operator
-    # Weights of edges into the node and out of it become 0; the structure stays.
-    node_index = without[1]
-    weight = np.ones(csr.num_edges, np.float32) if csr.weight is None else np.array(csr.weight)
-    # Edges out of the node: it is their source.
-    weight[csr.indices == node_index] = 0
-    # Edges into the node: the entries of its row.
-    weight[csr.indptr[node_index] : csr.indptr[node_index + 1]] = 0
-    return replace(operator, csr=replace(csr, weight=weight))

@@ -14,6 +14,7 @@ import numpy as np
 
 from impact_gnn import methods
 from impact_gnn.engines.engine import time_table
+from impact_gnn.engines.operator import Operator
 from impact_gnn.estimators.inputs import Inputs
 from impact_gnn.estimators.schema import Schema
 from impact_gnn.explanations.explanation import OWN
@@ -185,7 +186,7 @@ class ReceptiveField:
             weight = weight * (is_known & (index != self.node_index))
         # The message is a mean over what counts, so weights sum to 1 again.
         if block.labels or ends is not None:
-            weight = _ratio(weight, np.full(len(weight), weight.sum()))
+            weight = weight / (weight.sum() or 1.0)
         return index[weight > 0], weight[weight > 0]
 
     def _node_index(self, kind: str, snapshot_index: np.ndarray) -> np.ndarray:
@@ -193,6 +194,18 @@ class ReceptiveField:
         return snapshot_index if visible is None else visible[snapshot_index]
 
 
-def _ratio(value: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Divide, with 0 where the total is 0."""
-    return np.divide(value, total, out=np.zeros(len(value)), where=total > 0)
+def changed_operator(operator: Operator, without: TypedNode | None, plain: bool) -> Operator:
+    """Return the operator with plain weights, or with weights of 0 for the edges of a node."""
+    csr = operator.csr
+    if plain:
+        return replace(operator, table=np.ones_like(operator.table), balanced=False)
+    if without is None:
+        return operator
+    # Weights of edges into the node and out of it become 0; the structure stays.
+    node_index = without[1]
+    weight = np.ones(csr.num_edges, np.float32) if csr.weight is None else np.array(csr.weight)
+    # Edges out of the node: it is their source.
+    weight[csr.indices == node_index] = 0
+    # Edges into the node: the entries of its row.
+    weight[csr.indptr[node_index] : csr.indptr[node_index + 1]] = 0
+    return replace(operator, csr=replace(csr, weight=weight))

@@ -149,6 +149,11 @@ def _id_names(values: Iterable[Any]) -> list[str]:
     ]
 
 
+def _ids_of_graph(graph: TemporalGraph, nodes: np.ndarray) -> list[str]:
+    # As a table of predictions has them: numpy would turn dates in nanoseconds into numbers.
+    return _id_names(pa.array(graph.ids[nodes]).to_pylist())
+
+
 def _class_codes(names: Sequence[Any] | None, count: int) -> dict[str, int]:
     """Codes of classes by their names as text: 7, 7.0 and "7" are the same."""
     return {class_name(name): code for code, name in enumerate(names or range(count))}
@@ -180,7 +185,7 @@ def _labels_of_graph(graph: TemporalGraph) -> dict[str, str]:
     """Labels of the labelled nodes of a graph by id."""
     nodes = np.flatnonzero(graph.label >= 0)
     names = list(_class_codes(graph.label_names, graph.num_labels))
-    ids = _id_names(graph.ids[nodes].tolist())
+    ids = _ids_of_graph(graph, nodes)
     return {name: names[label] for name, label in zip(ids, graph.label[nodes], strict=True)}
 
 
@@ -294,7 +299,7 @@ def _compare_with_baseline(
     baseline = baseline.fit(view)
 
     # Positions among the targets of the graph, for nodes of known class.
-    target_ids = _id_names(graph.ids[ensemble.targets(graph)].tolist())
+    target_ids = _ids_of_graph(graph, ensemble.targets(graph))
     position = {name: row for row, name in enumerate(target_ids)}
     comparable = [name for name in true_class if name in position]
     rows = [position[name] for name in comparable]

@@ -55,12 +55,7 @@ class OutlierScale:
         if typical <= 0:
             return None
         limit = float(np.quantile(distance, QUANTILE)) / typical
-        return cls(
-            scale=scale,
-            means=means,
-            typical=typical,
-            limit=limit,
-        )
+        return cls(scale, means, typical, limit)
 
     def score(self, x: np.ndarray, nodes: np.ndarray, label: np.ndarray) -> np.ndarray:
         """Distances of `nodes` from their class, 1 for a typical one; `label` is of all nodes."""

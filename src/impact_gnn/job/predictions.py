@@ -142,14 +142,17 @@ def _nodes_to_review(
         outliers = surest[np.argsort(-scores[surest], kind="stable")[:TO_REVIEW]].tolist()
 
     def node(row: int) -> NodeToReview:
-        has_second = "second_label" in columns
+        second_label = second_probability = None
+        if "second_label" in columns:
+            second_label = str(columns["second_label"][row])
+            second_probability = float(columns["second_probability"][row])
         return NodeToReview(
             id=str(columns["id"][row]),
             time=str(columns["time"][row]),
             label=str(columns["label"][row]),
             probability=float(confidence[row]),
-            second_label=str(columns["second_label"][row]) if has_second else None,
-            second_probability=float(columns["second_probability"][row]) if has_second else None,
+            second_label=second_label,
+            second_probability=second_probability,
             distance=float(f"{scores[row]:.4g}") if np.isfinite(scores[row]) else None,
         )
 

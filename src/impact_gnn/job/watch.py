@@ -110,16 +110,13 @@ def watch(
         inside = period == index
         proportions = np.bincount(label[nodes[inside]], minlength=len(ensemble.prior))
         comparable = comparable_confidence(summary.backtest.fold_checks, confidence[inside])
-        outlier_share = None
-        if outlier_scale is not None:
-            outlier_share = _outlier_share(outlier_scale, view, nodes[inside], label)
         rows.append(
             WatchedPeriod(
                 period=graph.name_of(int(graph.times[index])),
                 count=int(inside.sum()),
                 confidence=float(confidence[inside].mean()),
                 expected=_expected_accuracy(summary, comparable, 1 + index - first_period),
-                unusual=outlier_share,
+                unusual=_outlier_share(outlier_scale, view, nodes[inside], label),
                 # total variation distance of the class proportions
                 mix=float(0.5 * np.abs(proportions / inside.sum() - ensemble.prior).sum()),
             )
@@ -129,9 +126,7 @@ def watch(
     if graph.y is not None:
         num_new = int(((graph.y >= 0) & (graph.time >= cutoff)).sum())
     num_known = int((view.label >= 0).sum())
-    past_outliers = 0.0
-    if outlier_scale is not None:
-        past_outliers = max(_past_outlier_shares(outlier_scale, view), default=0.0)
+    past_outliers = max(_past_outlier_shares(outlier_scale, view), default=0.0)
     return Watch(rows, list(_reasons(summary, rows, num_new, num_known, past_outliers)))
 
 
@@ -152,18 +147,21 @@ def _expected_accuracy(summary: RunSummary, confidence: float, horizon: int) -> 
 
 
 def _outlier_share(
-    scale: OutlierScale, view: TemporalGraph, nodes: np.ndarray, label: np.ndarray
-) -> float:
-    assert view.x is not None
+    scale: OutlierScale | None, view: TemporalGraph, nodes: np.ndarray, label: np.ndarray
+) -> float | None:
+    """The share of outliers; None without features."""
+    if scale is None or view.x is None:
+        return None
     return float((scale.score(view.x, nodes, label) > scale.limit).mean())
 
 
-def _past_outlier_shares(scale: OutlierScale, view: TemporalGraph) -> Iterator[float]:
+def _past_outlier_shares(scale: OutlierScale | None, view: TemporalGraph) -> Iterator[float]:
     """The share of outliers in every labelled period that is large enough."""
     for index in np.unique(view.period[view.label >= 0]):
         nodes = np.flatnonzero((view.period == index) & (view.label >= 0))
-        if len(nodes) >= MIN_NODES:
-            yield _outlier_share(scale, view, nodes, view.label)
+        share = _outlier_share(scale, view, nodes, view.label)
+        if share is not None and len(nodes) >= MIN_NODES:
+            yield share
 
 
 def _reasons(

@@ -232,26 +232,13 @@ def label_mix(check: LabelMix, labels: Labels, called: Called) -> Figure:
     return figure
 
 
-def feature_drift(check: FeatureDrift, cutoff: int, called: Called) -> Figure | None:
-    """Drift of classes by period, and of all nodes into the target periods."""
+def feature_drift(check: FeatureDrift, called: Called) -> Figure | None:
+    """Drift of classes by period; `change` shows that of all nodes."""
     if not check.times:
         return None
     figure = canvas()
     ax = figure.subplots()
-    times = [time for time in check.all_times if time >= check.times[0]]
-    drift = dict(zip(check.times, check.drift, strict=True))
-    of_classes = [drift.get(time) for time in times]  # None leaves a gap in the curve
-    of_all = check.all_drift[-len(times) :]
-    border(ax, cutoff)
-    line(ax, times, of_classes, PALETTE[0], label="classes, from their past")
-    line(
-        ax,
-        times,
-        of_all,
-        PALETTE[1],
-        label="all nodes, from the labelled ones",
-        dashes=DASHES[1],
-    )
+    line(ax, check.times, check.drift, PALETTE[0], label="classes, from their past")
     over_time(ax, called, ylabel="drift / class distance")
     return figure
 
