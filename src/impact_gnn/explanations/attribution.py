@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -139,7 +139,8 @@ class MemberExplanation(NamedTuple):
 class Explainer:
     """`explain` for several nodes: hops and predictions are computed once.
 
-    `inputs` are those that fits left behind (`Pipeline.shared_inputs`), by default none.
+    `inputs` are those that fits left behind (`Pipeline.shared_inputs`), by default none, and
+    `probabilities` are predictions of the ensemble's members for all targets, if they are known.
     """
 
     def __init__(
@@ -149,6 +150,7 @@ class Explainer:
         *,
         cutoff: int | str | None = None,
         inputs: dict[bool, Inputs] | None = None,
+        probabilities: Sequence[np.ndarray] = (),
         engine: Engine | None = None,
     ) -> None:
         self.model = Ensemble.of(model)
@@ -163,11 +165,19 @@ class Explainer:
             # A graph without inputs of a fit may have other columns than the model.
             view = fitted.schema.adapted(self.graph, self.cutoff)
             inputs = {}
-        members = []
-        for pipeline, weight in zip(self.model.pipelines, self.model.weights, strict=True):
-            shared = pipeline.shared_inputs(inputs, view, engine)
-            probabilities = pipeline.predict_proba(view, cutoff=self.cutoff, inputs=shared)
-            members.append(_Member(pipeline, weight, shared, self.cutoff, probabilities))
+        pipelines = self.model.pipelines
+        shared = [pipeline.shared_inputs(inputs, view, engine) for pipeline in pipelines]
+        if not probabilities:
+            probabilities = [
+                pipeline.predict_proba(view, cutoff=self.cutoff, inputs=own)
+                for pipeline, own in zip(pipelines, shared, strict=True)
+            ]
+        members = [
+            _Member(pipeline, weight, own, self.cutoff, predicted)
+            for pipeline, weight, own, predicted in zip(
+                pipelines, self.model.weights, shared, probabilities, strict=True
+            )
+        ]
         # The member with the largest weight is the one whose values are shown.
         self.members = sorted(members, key=lambda member: -member.weight)
         # [targets, num_labels]: the weighted mean of the members, before and after calibration

@@ -317,6 +317,7 @@ class _Stages:
                 model,
                 self.view,
                 inputs=self.inputs,
+                probabilities=self.member_probabilities,
                 engine=engine,
             )
             return [
