@@ -135,7 +135,7 @@ def matches(seed: int, num_teams: int = 20, num_weeks: int = 480) -> ig.Temporal
         strength = 0.997 * strength + rng.normal(0, 0.06, num_teams)
         for home, away in rng.permutation(num_teams).reshape(-1, 2):
             lead = strength[home] - strength[away] + 0.4 + rng.logistic()
-            result = "draw" if abs(lead) < 0.6 else ("loss", "win")[int(lead > 0)]
+            result = ("loss", "draw", "win")[int(lead > -0.6) + int(lead > 0.6)]
             date = np.datetime64("2010-01-01") + 7 * week
             rows.append((date, f"team {home}", f"team {away}", result))
     table = pd.DataFrame(rows, columns=["date", "home_team", "away_team", "result"])

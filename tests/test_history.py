@@ -148,8 +148,8 @@ def span(now, then):
     return NEVER if then is None else np.log1p(now - then)
 
 
-def running_logits(view, label_time):
-    """Logits [N, classes] of the running model as of every row's label time."""
+def running_columns(view, label_time):
+    """Log-odds by the running model as of every row's label time."""
     roles = links(view)
     home, away, ground = (roles["-".join(one)][0] for one in (HOME, AWAY, PLAYED_IN))
 
@@ -185,7 +185,10 @@ def running_logits(view, label_time):
                     step = variance[key] * weight * error
                     strength[key] = strength.get(key, np.zeros(3)) + step
         result[v] = sum(w * strength.get(key, np.zeros(3)) for key, w in terms(v))
-    return result
+    return {
+        f"all rows: log-odds of class {k} by running strengths": result[:, k] - result[:, 0]
+        for k in range(1, NUM_CLASSES)
+    }
 
 
 def naive(view):
@@ -198,9 +201,9 @@ def naive(view):
         period = min(view.time[v], view.cutoff)
         first[period] = min(first.get(period, np.inf), stamp[v])
     label_time = [first[min(view.time[v], view.cutoff)] for v in rows]
-    result = {
-        "log time since the newest known label": [span(stamp[v], label_time[v]) for v in rows]
-    }
+    result = running_columns(view, label_time)
+    newest_label = [span(stamp[v], label_time[v]) for v in rows]
+    result["log time since the newest known label"] = newest_label
 
     def shares(v, k, before):
         pairs = writes_before(view, everyone, {0}, before=before, labelled=True)
@@ -216,10 +219,6 @@ def naive(view):
         by_row = [shares(v, k, label_time[v]) for v in rows]
         for window, values in zip(windows, zip(*by_row, strict=True), strict=True):
             result[f"all rows: proportion of class {k}, {window}"] = values
-    logits = running_logits(view, label_time)
-    for k in range(1, NUM_CLASSES):
-        odds = logits[:, k] - logits[:, 0]
-        result[f"all rows: log-odds of class {k} by running strengths"] = odds
     for role, (reads, writes) in links(view).items():
         for v in rows:
             one = {}

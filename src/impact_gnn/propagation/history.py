@@ -40,9 +40,9 @@ SHRINKAGE = 4.0  # labels of an entity that count as much as the overall class p
 MOST_COLUMNS = 8  # numeric features that are aggregated: the first ones
 MOST_FANOUT = 2.0  # entities per entity, on average, up to which a path of two relations is used
 # Of the running model, in squared log-odds: the variance of a strength before the first label, and
-# what every new time of the entity adds. Of the variances .1, .3 and 1, the last had the lowest mean
-# log-loss of trees on four kinds of drawn tables. The drift is between the best ones for slow and
-# for fast changes (.0003 and .001), by the log-loss of the running model alone.
+# what every new time of the entity adds. Of the variances .1, .3 and 1, the last had the lowest
+# mean log-loss of trees on four kinds of drawn tables. The drift is between the best ones for slow
+# and for fast changes (.0003 and .001), by the log-loss of the running model alone.
 FIRST_VARIANCE = 1.0
 DRIFT = 0.0005
 NEVER = -1.0  # in place of the logarithm of a time span where there is no earlier row
