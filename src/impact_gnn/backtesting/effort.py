@@ -67,6 +67,7 @@ def allowed_work(effort: Effort, baseline: float) -> float:
 EACH = 0.07  # a fit on the smallest graph
 EACH_NETWORK = 0.15  # and its training steps
 HOP = 2e-10  # an edge and a column; candidates with the same weights share their hops
+PASS = 5e-4  # a propagation with weights by both ends, whatever its size
 SMOOTHING = 2e-8  # an edge or node and a class, for all settings of the smoothing
 MULTIPLY_ADD = 7.5e-11  # a weight and a row, forward and backward
 UNIT = 4e-9  # a hidden unit and a row: norm, activation and dropout
@@ -96,8 +97,11 @@ def cost(candidate: Candidate, size: Size, model: Model) -> float:
         columns /= max(size.hops, 1)
     if "labels" in method:
         columns += size.classes * size.label_hops
-    snapshots = 1 + 0.1 * size.periods * ("snapshot" in method)
-    total = EACH + HOP * size.edges * columns * snapshots
+    # A snapshot is a part of the graph; weights by both ends need up to a pass per period.
+    passes = 1 + size.periods * (0.1 * ("snapshot" in method) + 0.5 * ("ends" in method))
+    total = EACH + HOP * size.edges * columns * passes
+    if "ends" in method:
+        total += PASS * size.periods * size.hops
     if "smooth" in method:
         total += SMOOTHING * (size.edges + size.nodes) * size.classes
     if spec.network is not None:
