@@ -1,9 +1,11 @@
 """Fits run in several processes or on a cluster, with the same result to the last bit."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -214,3 +216,37 @@ def test_an_error_of_a_task_is_raised_here():
     assert next(results) == 2
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+@needs_two_cores
+def test_a_fit_of_another_thread_does_not_block_processes(graph):
+    """A lock that a thread holds while a process is forked is never released there."""
+    in_fit = threading.Event()
+    may_end = threading.Event()
+
+    def wait_in_fit(time, label, half_life):
+        if threading.current_thread() is thread:
+            in_fit.set()
+            assert may_end.wait(timeout=120)
+        return np.ones(len(time))
+
+    register(Part("waiting", Kind.TRAINING, "waits", label_weight=wait_in_fit))
+    thread = threading.Thread(target=search, args=(graph, 1), kwargs={"candidates": ["waiting"]})
+    try:
+        thread.start()
+        assert in_fit.wait(timeout=120)
+        rows = search(graph, jobs=2, candidates=["linear:plain"]).rows
+        assert {row.num_fits for row in rows} == {2}
+    finally:
+        may_end.set()
+        thread.join()
+        unregister("waiting")
+
+
+def run_in_pool(jobs):
+    return list(ig.engines.Memory().run_tasks(divmod, 7, [2, 3], jobs=jobs))
+
+
+def test_a_process_of_a_pool_runs_tasks():
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(run_in_pool, (2,)) == [(3, 1), (2, 1)]

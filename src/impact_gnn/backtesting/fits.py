@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time as clock
 from collections.abc import Callable
@@ -28,6 +29,16 @@ BUILTIN_MODELS = frozenset(MODELS)
 MIN_PARALLEL_WORK = 5.0  # work units; below, starting processes takes as long as they save
 
 _one_fit = threading.Lock()  # torch has one random state per process
+
+
+def _unlock_in_child() -> None:
+    """Replace the lock in a forked process: the thread that may hold it is not there."""
+    global _one_fit
+    _one_fit = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 @dataclass(eq=False)

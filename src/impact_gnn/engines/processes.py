@@ -26,9 +26,14 @@ DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux' prctl
 
 
 def can_fork() -> bool:
-    """Return whether processes may be forked: on Linux, as long as no GPU is in use."""
+    """Return whether processes may be forked: on Linux, as long as no GPU is in use.
+
+    A process of a `multiprocessing.Pool` may have no processes of its own.
+    """
+    if sys.platform != "linux" or multiprocessing.current_process().daemon:
+        return False
     torch = sys.modules.get("torch")
-    return sys.platform == "linux" and not (torch and torch.cuda.is_initialized())
+    return torch is None or not torch.cuda.is_initialized()
 
 
 def run_forked(
