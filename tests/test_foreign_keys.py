@@ -155,6 +155,13 @@ def test_a_date_of_another_name_is_the_time_and_not_that_of_the_parent(tmp_path)
         ig.load(write(tmp_path / "two", customers=CUSTOMERS, orders=orders))
 
 
+def test_a_draft_of_events_with_two_dates_has_no_time(tmp_path):
+    orders = {**without(ORDERS, "label"), "paid": MONTHS, "returned": LABELS}
+    folder = write(tmp_path / "shop", customers=CUSTOMERS, orders=orders)
+    assert here("init", folder).exit_code == 0
+    assert 'id = "order_id"\ntime = ""' in (folder / "graph.toml").read_text()
+
+
 def test_times_of_other_tables_are_of_the_kind_of_the_events(tmp_path):
     """Numbers of the events win against dates of a parent; other numbers are features."""
     orders = {**without(ORDERS, "shipped"), "time": range(1, 13)}

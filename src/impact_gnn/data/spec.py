@@ -768,7 +768,7 @@ def _guess_id(kind: str, names: list[str], table: pa.Table) -> str | None:
 
 def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | None:
     """Return the only column of few values that is missing from some time on."""
-    if time is None:
+    if not time:
         return None
     candidates = []
     for name in names:
