@@ -365,10 +365,11 @@ def build(
     tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
-    for kind, part in nodes.items():
-        if part.period is None:
-            keys = [(links[triple].index, nodes[triple[0]].period) for triple in spec.keys_of(kind)]
-            part.period = latest_parents(part.size, keys)
+    untimed = [kind for kind, part in nodes.items() if part.period is None]
+    # Several times: a row may refer to rows that have no time of their own either.
+    for kind in untimed * len(untimed):
+        keys = [(links[triple].index, nodes[triple[0]].period) for triple in spec.keys_of(kind)]
+        nodes[kind].period = latest_parents(nodes[kind].size, keys)
     used = {table.file for table in (*spec.nodes.values(), *spec.edges.values())}
     unused = [f"{name}: not used" for name in by_name if name not in used]
     # Such a graph has the names of `TemporalGraph(...)`, whatever the tables are called.
