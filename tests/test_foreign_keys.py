@@ -175,6 +175,34 @@ def test_times_of_other_tables_are_of_the_kind_of_the_events(tmp_path):
     assert graph.times.tolist() == [1990, 1991, 1992, 1993]
 
 
+@pytest.mark.parametrize("name", ["date", "order_date"])
+def test_events_have_the_date_of_the_latest_parent(name):
+    """Not that of the first: a review comes after the order, and the product before both."""
+    products = {"product_id": [1, 2], "created_at": MONTHS[:2]}
+    reviews = {"product_id": [1, 2] * 6, "order_id": range(100, 112), "label": LABELS}
+    orders = {"order_id": range(100, 112), name: MONTHS}
+    tables = {"product": products, "order": orders, "review": reviews}
+    graph = ig.from_tables(tables, quiet=True)
+    assert len(np.unique(graph.timestamp)) == 12
+    # Which of two dates is meant is for the user to decide; the product's is not.
+    tables["order"] = {"order_id": range(100, 112), "order_date": MONTHS, "paid": MONTHS}
+    with pytest.raises(InputError, match="review has no time column"):
+        ig.from_tables(tables, quiet=True)
+
+
+def test_years_of_other_tables_are_no_times_of_events_in_seconds(tmp_path):
+    tables = {
+        "movies": {"movieId": [1, 2, 3], "year": [1990, 1994, 2001]},
+        "ratings": {
+            "movieId": [1, 2, 3] * 4,
+            "timestamp": [1_500_000_000 + 10_000_000 * k for k in range(12)],
+            "label": LABELS,
+        },
+    }
+    graph = ig.load(write(tmp_path / "films", **tables))
+    assert graph.nodes["movie"].columns.kinds == {"year": "number"}
+
+
 @pytest.mark.parametrize("suffix", ["", ".0"])
 def test_events_need_no_ids(tmp_path, suffix):
     """Not even if every key occurs once; gaps make floats of the keys of a pandas frame."""

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +34,7 @@ from impact_gnn.data.foreign_keys import (
     with_row_numbers,
 )
 from impact_gnn.data.sources import UNNAMED, Source
-from impact_gnn.data.values import TableColumn
+from impact_gnn.data.values import TableColumn, times
 from impact_gnn.encoding import KINDS, guess_kind
 from impact_gnn.graph import HOMOGENEOUS, Triple
 from impact_gnn.graph.parts import class_name
@@ -541,13 +543,13 @@ def _key_spec(
     named: Mapping[str, Any],
 ) -> Spec:
     """Return the spec of tables of nodes that refer to each other by keys."""
-    times = _times_of_types(entities, keys, target, named)
+    time_columns = _times_of_types(entities, keys, target, named)
     nodes = {}
     for kind, entity in entities.items():
         roles = _roles_of_type(named, kind, is_target=kind == target)
         declared = _column_kinds(roles)
         roles["columns"] = {key.column: "ignore" for key in keys if key.table == kind} | declared
-        roles |= {"id": entity.id, "time": times[kind] or ""}
+        roles |= {"id": entity.id, "time": time_columns[kind] or ""}
         nodes[kind] = guess_nodes(kind, entity.source, roles, labelled=kind == target)
     edges = {}
     for key in keys:  # from the parent to the row
@@ -580,37 +582,65 @@ def _times_of_types(
     named: Mapping[str, Any],
 ) -> dict[str, str | None]:
     """Return the columns of times by type; events without one get that of a parent as a column."""
-    events = entities[target].source
-    dates = _columns_of_kind(events.head, "date")
-    own_time = _roles_of_type(named, target, is_target=True).get("time")
-    if own_time is None:
-        own_time = _time_column(events, "date") or _time_column(events, "number")
+    events = entities[target]
+    dates = _columns_of_kind(events.source.head, "date")
+    time = _roles_of_type(named, target, is_target=True).get("time")
+    if time is None:
+        time = _time_column(events.source, "date") or _time_column(events.source, "number")
     # The only date of another type may be a birthday.
-    if own_time is None and len(dates) == 1:
-        own_time = dates[0]
-    parents = [key for key in keys if key.table == target]
-    # Times of other types are of the same kind.
-    is_dated = own_time in dates
-    if own_time is None:
-        is_dated = any(_time_column(entities[key.parent].source, "date") for key in parents)
-    kind_of_time = "number"
-    if is_dated:
-        kind_of_time = "date"
+    if time is None and len(dates) == 1:
+        time = dates[0]
+    is_dated = time in dates
+    name = time
+    if time is None and not dates:
+        parents = {key.column: entities[key.parent] for key in keys if key.table == target}
+        key, name, is_dated = _time_through_key(events.source, parents)
+        if name is not None:
+            time = f"{key}.{name}"
+            source = with_parent_column(events.source, key, parents[key], name)
+            entities[target] = replace(events, source=source)
     by_type = _by_type(named.get("time"))
-    times = {
-        kind: by_type.get(kind) or _time_column(entity.source, kind_of_time)
-        for kind, entity in entities.items()
-    }
-    times[target] = own_time
-    # Events such as results have the date of their parent, such as a race.
-    for key in parents:
-        parent_time = times[key.parent]
-        if times[target] is None and parent_time and not dates:
-            times[target] = f"{key.column}.{parent_time}"
-            parent = entities[key.parent]
-            source = with_parent_column(events, key.column, parent, parent_time)
-            entities[target] = replace(entities[target], source=source)
-    return times
+    columns: dict[str, str | None] = {}
+    for kind, entity in entities.items():
+        # Times of other types are of the same kind: dates, or numbers of the same name.
+        own = _time_column(entity.source, "date")
+        if not is_dated:
+            own = _first_name(_columns_of_kind(entity.source.head, "number"), [name or ""])
+        columns[kind] = by_type.get(kind) or own
+    columns[target] = time
+    return columns
+
+
+def _time_through_key(
+    events: Source,
+    parents: Mapping[str, Entity],
+) -> tuple[str, str | None, bool]:
+    """Return a key, the column of its parent's times, if there is one, and whether it is a date.
+
+    Of several parents, that with the latest times: a review comes after the order, which comes
+    after the product was created.
+    """
+    for kind in ("date", "number"):
+        named = {key: _time_column(parent.source, kind) for key, parent in parents.items()}
+        if not any(named.values()):
+            continue
+        options = []
+        for key, parent in parents.items():
+            time = named[key]
+            columns = [time] if time else []
+            if time is None and kind == "date":
+                columns = _columns_of_kind(parent.source.head, kind)
+            if len(columns) == 1:
+                time = columns[0]
+            for column in columns:
+                joined = with_parent_column(events, key, parent, column).head
+                name = joined.column_names[-1]
+                values = TableColumn(joined.column(name).drop_null(), name, events.name)
+                with suppress(InputError):  # dates that cannot be times
+                    options.append((times(values).astype(np.float64).mean(), key, time))
+        _, key, time = max(options, key=itemgetter(0), default=(0.0, "", None))
+        return key, time, kind == "date"
+    return "", None, False
 
 
 def _roles_of_type(named: Mapping[str, Any], kind: str, *, is_target: bool) -> dict[str, Any]:
