@@ -350,6 +350,30 @@ def test_columns_of_edges_that_cannot_be(columns, sentence):
         ig.from_tables(*payments(), edge_columns=columns, quiet=True)
 
 
+def test_columns_of_edges_need_a_name_of_their_own():
+    accounts, edges = payments()
+    tables = {"account": accounts, "bank": {"id": range(300)}}
+    relations = {("account", "pays", "account"): edges, ("bank", "pays", "account"): edges}
+    with pytest.raises(InputError, match="become the type 'pays_edge', which exists"):
+        ig.from_tables(tables, relations, edge_columns=EDGE_COLUMNS, quiet=True)
+    with pytest.raises(InputError, match="edge_columns has no effect without edges"):
+        ig.from_tables(accounts, edge_columns=EDGE_COLUMNS, quiet=True)
+
+
+def test_the_only_date_of_edges_is_their_time():
+    """Also under another name: a message of 2019 is not known in 2017."""
+    users = {"id": range(6), "joined": [f"{2015 + k}-01-01" for k in range(6)], "label": [0, 1] * 3}
+    messages = {"source": [0, 1, 2], "target": [1, 0, 1], "sent_at": ["2019-01-02"] * 3}
+    graph = ig.from_tables(users, messages, period="year", quiet=True)
+    times = graph.relations["node", "to", "node"].time
+    assert [graph.name_of(int(time)) for time in times] == ["2019"] * 3
+    graph = ig.from_tables(users, messages, edge_time="", quiet=True)
+    assert graph.relations["node", "to", "node"].time is None
+    years = {**users, "joined": range(2015, 2021)}
+    with pytest.raises(InputError, match="or no time there"):
+        ig.from_tables(years, messages, time="joined", quiet=True)
+
+
 def test_rows_without_a_time_come_after_all_that_they_refer_to():
     """A visit of a patient of 2012 to a doctor of 2018 is not known in 2015."""
     rng = np.random.default_rng(0)

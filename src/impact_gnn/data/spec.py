@@ -165,6 +165,11 @@ class Spec:
                 continue
             source = with_row_numbers(sources[table.file])
             kind = f"{name}_edge"
+            if kind in nodes:
+                raise InputError(
+                    f"columns of the edges {name!r} become the type {kind!r}, which exists; "
+                    "rename the relation."
+                )
             ignored = {
                 column: "ignore" for column in source.names if column not in (ROW, table.time)
             }
@@ -320,7 +325,13 @@ def guess_edges(
         )
     free = [name for name in names if name not in (roles["source"], roles["target"])]
     for role, usual in (("weight", WEIGHTS), ("time", TIMES)):
-        roles[role] = roles.get(role, _first_name(free, usual)) or None
+        roles.setdefault(role, _first_name(free, usual))
+    if roles["time"] is None:
+        dates = _columns_of_kind(source.head.select(free), "date")
+        # The only date: an edge is not known before.
+        if len(dates) == 1:
+            roles["time"] = dates[0]
+    roles = {role: column or None for role, column in roles.items()}
     _check_columns(source, list(filter(None, roles.values())))
     dangling = choice("dangling", named.get("dangling", "refuse"), DANGLING)
     return EdgeTable(source.name, **roles, dangling=dangling, columns=_column_kinds(named))

@@ -153,6 +153,11 @@ def from_tables(
     named: dict[str, Any] = {name: roles.get(name) for name in ("id", "time", "label", "columns")}
     named["unknown"] = roles.get("unknown_label")
     if edges is None:
+        if of_edges := [name for name in roles if name.startswith("edge_")]:
+            raise InputError(
+                f"{listing(of_edges)} has no effect without edges; "
+                "pass tables of edges, or put them into a folder with a graph.toml."
+            )
         spec, sources = _event_spec(nodes, entities, target=target, named=named)
     elif entities is not None:
         raise InputError("entities are columns of a table of events; leave out edges.")
