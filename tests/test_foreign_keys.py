@@ -239,6 +239,45 @@ def test_a_table_of_labels_with_two_keys_is_one_of_events(tmp_path):
     assert len(graph.relations) == 3
 
 
+def test_two_roles_of_a_table_are_keys(tmp_path):
+    """Without "id" in their names; a single column may be something else."""
+    teams = {"team": ["a", "b", "c"], "city": ["x", "x", "y"]}
+    home = ["a", "b", "c"] * 4
+    matches = {"date": MONTHS, "home_team": home, "away_team": home[::-1], "label": LABELS}
+    graph = ig.load(write(tmp_path / "two", teams=teams, matches=matches))
+    assert ("team", "match_home_team", "match") in graph.relations
+    assert ("team", "match_away_team", "match") in graph.relations
+    pages = {"page_id": [1, 2, 3, 4], "size": [5, 6, 8, 9]}
+    visits = {"page_id": [1, 2, 3, 4] * 3, "last_page": [1, 2] * 6, "at": MONTHS, "label": LABELS}
+    graph = ig.load(write(tmp_path / "one", pages=pages, visits=visits))
+    assert list(graph.relations) == [("page", "visit_page_id", "visit")]
+    accounts = {"account": range(12), "opened": MONTHS, "label": LABELS}
+    transfers = {"from_account": [0, 1], "to_account": [1, 2], "amount": [5, 7], "on": MONTHS[:2]}
+    graph = ig.load(write(tmp_path / "edges", accounts=accounts, transfers=transfers))
+    assert graph.relations["node", "to", "node"].time is not None
+
+
+@pytest.mark.parametrize(
+    ("ends", "column"),
+    [(("movieId", "userId"), "rating"), (("sender_id", "receiver_id"), "length")],
+)
+def test_dated_edges_are_to_be_classified_if_nothing_else_is(tmp_path, ends, column):
+    tables = {
+        "movies": {"movieId": [1, 2, 3], "year": [1990, 1994, 2001]},
+        "users": {"userId": range(10, 14), "born": MONTHS[:4]},
+        "events": {ends[0]: [1, 2, 3] * 4, ends[1]: [10, 11, 12, 13] * 3, "at": MONTHS},
+    }
+    if ends[0] == "sender_id":
+        tables["events"]["sender_id"] = [13, 12, 10] * 4
+    tables["events"][column] = range(12)
+    folder = write(tmp_path / "events", **tables)
+    assert here("init", folder).exit_code == 0
+    text = (folder / "graph.toml").read_text()
+    assert 'target = "event"' in text
+    assert 'time = "at"' in text
+    assert all(f'[edges."event_{end}"]' in text for end in ends)
+
+
 @pytest.mark.parametrize("columns", [["paperId", "authorId"], ["paper", "author"]])
 def test_a_table_of_two_keys_holds_edges(tmp_path, columns):
     paper, author = columns

@@ -459,8 +459,11 @@ def guess_by_keys(
     keys = find_keys(entities)
     label = named.get("label")
     links = _links(entities, keys, label)
-    if target is not None:
-        links.pop(target, None)
+    events = [target]
+    if target is None and not _any_label(entities, links, label):
+        events = [kind for kind in links if _may_be_events(entities[kind].source, links[kind])]
+    for kind in events:
+        keys += [key for key in links.pop(kind, ()) if key not in keys]
     others = [kind for kind in entities if kind not in links]
     # A table without ids needs keys, unless it is the only one.
     with_keys = {key.table for key in keys}
@@ -507,6 +510,23 @@ def _links(
         if len(own) == 2:
             links[kind] = own
     return links
+
+
+def _any_label(entities: Mapping[str, Entity], links: Iterable[str], label: str | None) -> bool:
+    """Return whether a table has labels, by a name or by gaps at the end."""
+    nodes = [entity.source for kind, entity in entities.items() if kind not in links]
+    return any(
+        _label_column(source.names, label)
+        or guess_nodes("", source, {}, labelled=True, alone=True).label
+        for source in nodes
+    )
+
+
+def _may_be_events(source: Source, keys: list[ForeignKey]) -> bool:
+    """Return whether edges have a time and further columns, as ratings and messages have."""
+    time = _own_time(source)
+    used = [ROW, time, *(key.column for key in keys)]
+    return time is not None and any(name not in used for name in source.names)
 
 
 def _entities(
@@ -597,11 +617,8 @@ def _times_of_types(
     dates = _columns_of_kind(events.source.head, "date")
     time = _roles_of_type(named, target, is_target=True).get("time")
     if time is None:
-        time = _time_column(events.source, "date") or _time_column(events.source, "number")
-    # The only date of another type may be a birthday.
-    if time is None and len(dates) == 1:
-        time = dates[0]
-    is_dated = time in dates
+        time = _own_time(events.source)
+    is_dated = time in (None, *dates)
     name = time
     if time is None and not dates:
         parents = {key.column: entities[key.parent] for key in keys if key.table == target}
@@ -620,6 +637,15 @@ def _times_of_types(
         columns[kind] = by_type.get(kind) or own
     columns[target] = time
     return columns
+
+
+def _own_time(source: Source) -> str | None:
+    """Return the column of times of events: of a usual name, or the only date."""
+    dates = _columns_of_kind(source.head, "date")
+    named = _first_name(dates, TIMES) or _time_column(source, "number")
+    if named is None and len(dates) == 1:
+        return dates[0]
+    return named
 
 
 def _time_through_key(
