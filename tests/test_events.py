@@ -360,6 +360,35 @@ def test_columns_of_edges_need_a_name_of_their_own():
         ig.from_tables(accounts, edge_columns=EDGE_COLUMNS, quiet=True)
 
 
+def test_a_file_of_events_may_have_other_types_and_columns_of_edges(tmp_path):
+    (tmp_path / "events.csv").write_text(
+        "user,price,year,label\n" + "".join(f"{k % 4},{k},{2000 + k},{k % 2}\n" for k in range(20))
+    )
+    toml = """
+        target = "event"
+        [nodes.event]
+        file = "events.csv"
+        id = "row number"
+        [nodes.price]
+        file = "events"
+        id = "price"
+        [edges.costs]
+        file = "events"
+        source = "price"
+        source_type = "price"
+        target = "row number"
+        target_type = "event"
+        columns = {user = "category"}
+    """
+    (tmp_path / "graph.toml").write_text(toml)
+    graph = ig.load(tmp_path)
+    assert {kind: part.num_nodes for kind, part in graph.nodes.items()} == {
+        "event": 20,
+        "price": 20,
+        "costs_edge": 20,
+    }
+
+
 def test_the_only_date_of_edges_is_their_time():
     """Also under another name: a message of 2019 is not known in 2017."""
     users = {"id": range(6), "joined": [f"{2015 + k}-01-01" for k in range(6)], "label": [0, 1] * 3}

@@ -159,6 +159,8 @@ def with_row_numbers(source: Source, first: int = 0) -> Source:
     def numbers(table: pa.Table, first_row: int) -> pa.ChunkedArray:
         return pa.chunked_array([first + first_row + np.arange(table.num_rows)])
 
+    if ROW in source.names:
+        return source
     return source.with_column(FurtherColumn(ROW, numbers))
 
 

@@ -139,8 +139,8 @@ class Spec:
     target: str
     period: str | int = "auto"
     label_delay: float = 0.0
-    # tables that have got a column of another table through a key, by file
-    extended: dict[str, Source] = field(default_factory=dict)
+    # all tables by file, some with a further column
+    sources: dict[str, Source] = field(default_factory=dict)
 
     def keys_of(self, kind: str) -> list[Triple]:
         """Return the relations that are keys of the rows of a type."""
@@ -151,7 +151,7 @@ class Spec:
             if triple[2] == kind and (edges.file, edges.target) == (table.file, table.id)
         ]
 
-    def with_edge_columns(self, sources: Mapping[str, Source]) -> Spec:
+    def with_edge_columns(self) -> Spec:
         """Return the spec with a type for every edge table with `columns`: a node for every edge.
 
         Its features are these columns, and two relations lead to it from the ends of the edge.
@@ -159,7 +159,7 @@ class Spec:
         """
         nodes = dict(self.nodes)
         edges = dict(self.edges)
-        extended = dict(self.extended)
+        sources = dict(self.sources)
         for (source_type, name, target_type), table in self.edges.items():
             if not table.columns:
                 continue
@@ -183,8 +183,8 @@ class Spec:
                     dangling=table.dangling,
                 )
             edges[source_type, name, target_type] = replace(table, columns={})
-            extended[table.file] = source
-        return replace(self, nodes=nodes, edges=edges, extended=extended)
+            sources[table.file] = source
+        return replace(self, nodes=nodes, edges=edges, sources=sources)
 
     def content(self) -> dict[str, Any]:
         """Return the roles of the columns in the types of JSON, for `restored`."""
@@ -341,7 +341,8 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
     """Guess the spec of a folder or database; a draft may pick any type to classify."""
     if {"nodes", "edges"} <= sources.keys():
         node = guess_nodes("node", sources["nodes"], {}, labelled=True, alone=True)
-        return Spec({"node": node}, {HOMOGENEOUS: guess_edges(sources["edges"], {})}, "node")
+        edges = {HOMOGENEOUS: guess_edges(sources["edges"], {})}
+        return Spec({"node": node}, edges, "node", sources=_by_file(sources))
     types = _type_names(sources)
     if len(sources) == 1:
         (name, source), *_ = sources.items()
@@ -361,6 +362,10 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
             "and set them there."
         )
     return spec
+
+
+def _by_file(sources: Mapping[str, Source]) -> dict[str, Source]:
+    return {source.name: source for source in sources.values()}
 
 
 def _type_names(tables: Iterable[str]) -> dict[str, str]:
@@ -406,7 +411,7 @@ def guess_events(
     events = guess_nodes(kind, source, named, labelled=True, alone=True)
     if not keys or not events.time:
         return None
-    return _with_entities(Spec({kind: events}, {}, kind, extended={source.name: source}), entities)
+    return _with_entities(Spec({kind: events}, {}, kind, sources={source.name: source}), entities)
 
 
 def _with_entities(spec: Spec, entities: Mapping[str, Sequence[str]]) -> Spec:
@@ -441,7 +446,7 @@ def guess_by_keys(
     """Guess the spec of tables that refer to each other by foreign keys; None without keys.
 
     The type to classify is the one with a label, otherwise the one with the most keys. A table
-    that has no ids, and nothing but two keys, holds edges.
+    without ids and label that has two keys holds edges.
 
     Args:
         sources: The tables by name.
@@ -479,6 +484,7 @@ def guess_by_keys(
         nodes[target] = _with_id(nodes[target], named["id"])
         keys = find_keys({**entities, **nodes})
     spec = _key_spec(nodes, [key for key in keys if key.table in nodes], target, named)
+    spec = replace(spec, sources=_by_file(sources) | spec.sources)
     names = {kind: name for name, kind in types.items()}
     for kind, (first, second) in links.items():
         ends = {"source": first.column, "target": second.column}
@@ -591,7 +597,7 @@ def _key_spec(
             target=child.id,
             dangling="drop",
         )
-    extended = {entity.source.name: entity.source for entity in entities.values()}
+    sources = {entity.source.name: entity.source for entity in entities.values()}
     head = entities[target].source.head
     used = [*nodes[target].columns, *nodes[target].roles.values()]
     # what is named after a table but holds other values than its ids is no key
@@ -603,7 +609,7 @@ def _key_spec(
     without_table = find_entities(head, free, by_values=False)
     for name in chain(*without_table.values()):
         nodes[target].columns[name] = "ignore"
-    return _with_entities(Spec(nodes, edges, target, extended=extended), without_table)
+    return _with_entities(Spec(nodes, edges, target, sources=sources), without_table)
 
 
 def _times_of_types(
@@ -864,15 +870,15 @@ def _singular(name: str) -> str:
 # -- graph.toml
 
 
-def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
+def read_toml(path: Path, tables: Mapping[str, Source]) -> Spec:
     """Read the spec in a `graph.toml`; roles that it leaves out are guessed."""
     with guarded(path):
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     _check_entries(path.name, content, ["target", "period", "label_delay", "nodes", "edges"])
     for section in ("nodes", "edges"):
-        tables = content.get(section)
-        is_section = isinstance(tables, dict) and tables
-        if not is_section or not all(isinstance(entry, dict) for entry in tables.values()):
+        entries = content.get(section)
+        is_section = isinstance(entries, dict) and entries
+        if not is_section or not all(isinstance(entry, dict) for entry in entries.values()):
             raise InputError(
                 f"{path.name} has no [{section}.NAME] table; write one for each table of {section}."
             )
@@ -884,46 +890,58 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
         raise InputError(
             f"{path.name}: target={quoted(target)} is not a node type; use one of {listing(types)}."
         )
+    allowed = {
+        "nodes": [one.name for one in fields(NodeTable)],
+        "edges": ["source_type", "target_type", *(one.name for one in fields(EdgeTable))],
+    }
+    for section, names in allowed.items():
+        for name, entry in content[section].items():
+            _check_entries(f"{path.name} [{section}.{name}]", entry, names)
+            entry["file"] = _file_of(path, entry.get("file"), tables)
+    sources = _by_file(tables)
+    nodes = _declared_nodes(path, content, target, sources)
+    edges = {}
+    for name, entry in content["edges"].items():
+        ends = (entry.get("source_type", only), entry.get("target_type", only))
+        if not set(ends) <= set(types):
+            raise InputError(
+                f"{path.name} [edges.{name}] needs source_type and target_type, "
+                f"each one of {listing(types)}."
+            )
+        edges[ends[0], name, ends[1]] = guess_edges(sources[entry["file"]], entry, ends)
+    period = content.get("period", "auto")
+    period = period if isinstance(period, int) else str(period)
+    delay = content.get("label_delay", 0.0)
+    return Spec(nodes, edges, target, period, delay, sources).with_edge_columns()
+
+
+def _declared_nodes(
+    path: Path,
+    content: Mapping[str, Any],
+    target: str,
+    sources: dict[str, Source],
+) -> dict[str, NodeTable]:
+    """Return the node tables of a `graph.toml`; tables in `sources` get columns that they need."""
     nodes = {}
-    extended = {}
     for kind, entry in content["nodes"].items():
-        _check_entries(f"{path.name} [nodes.{kind}]", entry, [f.name for f in fields(NodeTable)])
-        source = _source(path, entry, sources)
+        file = entry["file"]
         if "values_of" in entry:
-            nodes[kind] = _values_table(path, kind, source, entry["values_of"])
+            nodes[kind] = _values_table(path, kind, sources[file], entry["values_of"])
             continue
         parents = {}
         for edge in content["edges"].values():
             parent = content["nodes"].get(edge.get("source_type"), {})
             if edge.get("target_type") == kind and parent.get("id"):
-                parent_source = _source(path, parent, sources)
-                parents[edge.get("source")] = Entity(parent_source, parent["id"], ())
-        source = with_needed_columns(source, entry.get("id"), entry.get("time"), parents)
-        extended[source.name] = source
-        nodes[kind] = guess_nodes(
-            kind,
-            source,
-            entry,
-            labelled=kind == target,
-            alone=only is not None,
+                parents[edge.get("source")] = Entity(sources[parent["file"]], parent["id"], ())
+        sources[file] = with_needed_columns(
+            sources[file],
+            entry.get("id"),
+            entry.get("time"),
+            parents,
         )
-    sources = {name: extended.get(source.name, source) for name, source in sources.items()}
-    edges = {}
-    for name, entry in content["edges"].items():
-        where = f"{path.name} [edges.{name}]"
-        allowed = ["source_type", "target_type", *(f.name for f in fields(EdgeTable))]
-        _check_entries(where, entry, allowed)
-        ends = (entry.get("source_type", only), entry.get("target_type", only))
-        if not set(ends) <= set(types):
-            raise InputError(
-                f"{where} needs source_type and target_type, each one of {listing(types)}."
-            )
-        edges[ends[0], name, ends[1]] = guess_edges(_source(path, entry, sources), entry, ends)
-    period = content.get("period", "auto")
-    period = period if isinstance(period, int) else str(period)
-    delay = content.get("label_delay", 0.0)
-    spec = Spec(nodes, edges, target, period, label_delay=delay, extended=extended)
-    return spec.with_edge_columns({source.name: source for source in sources.values()})
+        alone = len(content["nodes"]) == 1
+        nodes[kind] = guess_nodes(kind, sources[file], entry, labelled=kind == target, alone=alone)
+    return nodes
 
 
 def _values_table(path: Path, kind: str, source: Source, columns: Any) -> NodeTable:
@@ -952,11 +970,10 @@ def with_needed_columns(
         parents: The parent of every key.
         first_row: The number of the first row.
     """
-    names = source.names
-    if id_column == ROW and ROW not in names:
+    if id_column == ROW:
         source = with_row_numbers(source, first_row)
     key, dot, column = (time or "").partition(".")
-    if not dot or time in names:
+    if not dot or time in source.names:
         return source
     if key not in parents:
         raise InputError(
@@ -967,12 +984,12 @@ def with_needed_columns(
     return with_parent_column(source, key, parents[key], column)
 
 
-def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Source:
-    name = entry.get("file")
-    for key, source in sources.items():
+def _file_of(path: Path, name: Any, tables: Mapping[str, Source]) -> str:
+    """Return the file that a `graph.toml` names, with its ending or without."""
+    for key, source in tables.items():
         if name in (key, source.name):
-            return source
-    available = listing([source.name for source in sources.values()]) or "none"
+            return source.name
+    available = listing([source.name for source in tables.values()]) or "none"
     raise InputError(
         f"{path.name} refers to a missing file {quoted(name)}; the files are {available}."
     )

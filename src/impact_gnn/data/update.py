@@ -115,7 +115,7 @@ def _spec_of(root: Path, tables: str | Path, roles: str | Path | None) -> Spec:
     """Return the roles of the columns: declared, of the tables of the saved graph, or guessed."""
     content = storage.read(root)["tables"]
     if roles is not None or content is None:
-        return read_spec(tables, roles)[0]
+        return read_spec(tables, roles)
     with guarded(root / storage.MANIFEST):
         return Spec.restored(content)
 
