@@ -190,6 +190,24 @@ def test_events_have_the_date_of_the_latest_parent(name):
         ig.from_tables(tables, quiet=True)
 
 
+def test_rows_that_refer_to_events_have_their_only_date():
+    """A payment comes after its order; the birthday of a customer is no time."""
+    tables = {
+        "customer": {"customer_id": [1, 2, 3, 4], "birthday": MONTHS[:4]},
+        "order": {**ORDERS, "customer_id": [1, 2, 3, 4] * 3},
+        "payment": {
+            "payment_id": range(12),
+            "order_id": range(100, 112),
+            "paid_at": [f"2019-{min(month + 4, 12):02}-15" for month in range(1, 13)],
+            "amount": range(12),
+        },
+    }
+    graph = ig.from_tables(tables, period="month", quiet=True)
+    assert graph.nodes["customer"].time is None
+    assert graph.name_of(graph.time.min()) == "2019-01"
+    assert graph.name_of(graph.nodes["payment"].time.min()) == "2019-05"
+
+
 def test_years_of_other_tables_are_no_times_of_events_in_seconds(tmp_path):
     tables = {
         "movies": {"movieId": [1, 2, 3], "year": [1990, 1994, 2001]},

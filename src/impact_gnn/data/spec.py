@@ -634,10 +634,16 @@ def _times_of_types(
             source = with_parent_column(events.source, key, parents[key], name)
             entities[target] = replace(events, source=source)
     by_type = _by_type(named.get("time"))
+    # Rows that refer to the events may come later, as payments do.
+    later = [key.table for key in keys if key.parent == target]
     columns: dict[str, str | None] = {}
     for kind, entity in entities.items():
         # Times of other types are of the same kind: dates, or numbers of the same name.
         own = _time_column(entity.source, "date")
+        own_dates = _columns_of_kind(entity.source.head, "date")
+        # Of rows that do not refer to events, the only date may be a birthday.
+        if own is None and kind in later and len(own_dates) == 1:
+            own = own_dates[0]
         if not is_dated:
             own = _first_name(_columns_of_kind(entity.source.head, "number"), [name or ""])
         columns[kind] = by_type.get(kind) or own
