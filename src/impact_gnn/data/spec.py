@@ -238,9 +238,7 @@ def guess_nodes(
     free = [name for name in free if name != roles["time"]]
     date = roles["time"]
     if labelled:
-        dates = _columns_of_kind(table.slice(0, 1000).select(free), "date")
-        if len(dates) == 1:
-            date = date or dates[0]
+        date = date or _only_date(table.slice(0, 1000).select(free))
         # The label may be recognised by the date from which on it is missing.
         roles.setdefault("label", _first_name(free, LABELS) or _guess_label(table, free, date))
     if named.get("time") is None and (alone or roles.get("label")):
@@ -326,11 +324,8 @@ def guess_edges(
     free = [name for name in names if name not in (roles["source"], roles["target"])]
     for role, usual in (("weight", WEIGHTS), ("time", TIMES)):
         roles.setdefault(role, _first_name(free, usual))
-    if roles["time"] is None:
-        dates = _columns_of_kind(source.head.select(free), "date")
-        # The only date: an edge is not known before.
-        if len(dates) == 1:
-            roles["time"] = dates[0]
+    if roles["time"] is None:  # an edge is not known before its date
+        roles["time"] = _only_date(source.head.select(free))
     roles = {role: column or None for role, column in roles.items()}
     _check_columns(source, list(filter(None, roles.values())))
     dangling = choice("dangling", named.get("dangling", "refuse"), DANGLING)
@@ -640,10 +635,9 @@ def _times_of_types(
     for kind, entity in entities.items():
         # Times of other types are of the same kind: dates, or numbers of the same name.
         own = _time_column(entity.source, "date")
-        own_dates = _columns_of_kind(entity.source.head, "date")
         # Of rows that do not refer to events, the only date may be a birthday.
-        if own is None and kind in later and len(own_dates) == 1:
-            own = own_dates[0]
+        if own is None and kind in later:
+            own = _only_date(entity.source.head)
         if not is_dated:
             own = _first_name(_columns_of_kind(entity.source.head, "number"), [name or ""])
         columns[kind] = by_type.get(kind) or own
@@ -653,11 +647,13 @@ def _times_of_types(
 
 def _own_time(source: Source) -> str | None:
     """Return the column of times of events: of a usual name, or the only date."""
-    dates = _columns_of_kind(source.head, "date")
-    named = _first_name(dates, TIMES) or _time_column(source, "number")
-    if named is None and len(dates) == 1:
-        return dates[0]
-    return named
+    named = _time_column(source, "date") or _time_column(source, "number")
+    return named or _only_date(source.head)
+
+
+def _only_date(table: pa.Table) -> str | None:
+    dates = _columns_of_kind(table, "date")
+    return dates[0] if len(dates) == 1 else None
 
 
 def _time_through_key(
@@ -683,10 +679,10 @@ def _time_through_key(
                 time = columns[0]
             for column in columns:
                 joined = with_parent_column(events, key, parent, column).head
-                name = joined.column_names[-1]
-                values = TableColumn(joined.column(name).drop_null(), name, events.name)
+                values = joined.columns[-1].drop_null()
                 with suppress(InputError):  # dates that cannot be times
-                    options.append((times(values).astype(np.float64).mean(), key, time))
+                    exact = times(TableColumn(values, column, parent.source.name))
+                    options.append((exact.astype(np.float64).sum() / max(len(exact), 1), key, time))
         _, key, time = max(options, key=itemgetter(0), default=(0.0, "", None))
         return key, time, kind == "date"
     return "", None, False
