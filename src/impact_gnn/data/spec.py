@@ -459,7 +459,7 @@ def guess_by_keys(
     keys = find_keys(entities)
     label = named.get("label")
     links = _links(entities, keys, label)
-    events = [target]
+    events = [] if target is None else [target]
     if target is None and not _any_label(entities, links, label):
         events = [kind for kind in links if _may_be_events(entities[kind].source, links[kind])]
     for kind in events:
