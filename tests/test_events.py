@@ -350,6 +350,59 @@ def test_columns_of_edges_that_cannot_be(columns, sentence):
         ig.from_tables(*payments(), edge_columns=columns, quiet=True)
 
 
+def test_columns_of_edges_need_a_name_of_their_own():
+    accounts, edges = payments()
+    tables = {"account": accounts, "bank": {"id": range(300)}}
+    relations = {("account", "pays", "account"): edges, ("bank", "pays", "account"): edges}
+    with pytest.raises(InputError, match="become the type 'pays_edge', which exists"):
+        ig.from_tables(tables, relations, edge_columns=EDGE_COLUMNS, quiet=True)
+    with pytest.raises(InputError, match="edge_columns has no effect without edges"):
+        ig.from_tables(accounts, edge_columns=EDGE_COLUMNS, quiet=True)
+
+
+def test_a_file_of_events_may_have_other_types_and_columns_of_edges(tmp_path):
+    (tmp_path / "events.csv").write_text(
+        "user,price,year,label\n" + "".join(f"{k % 4},{k},{2000 + k},{k % 2}\n" for k in range(20))
+    )
+    toml = """
+        target = "event"
+        [nodes.event]
+        file = "events.csv"
+        id = "row number"
+        [nodes.price]
+        file = "events"
+        id = "price"
+        [edges.costs]
+        file = "events"
+        source = "price"
+        source_type = "price"
+        target = "row number"
+        target_type = "event"
+        columns = {user = "category"}
+    """
+    (tmp_path / "graph.toml").write_text(toml)
+    graph = ig.load(tmp_path)
+    assert {kind: part.num_nodes for kind, part in graph.nodes.items()} == {
+        "event": 20,
+        "price": 20,
+        "costs_edge": 20,
+    }
+
+
+def test_the_only_date_of_edges_is_their_time():
+    """Also under another name: a message of 2019 is not known in 2017."""
+    users = {"id": range(6), "joined": [f"{2015 + k}-01-01" for k in range(6)], "label": [0, 1] * 3}
+    messages = {"source": [0, 1, 2], "target": [1, 0, 1], "sent_at": ["2019-01-02"] * 3}
+    graph = ig.from_tables(users, messages, period="year", quiet=True)
+    times = graph.relations["node", "to", "node"].time
+    assert [graph.name_of(int(time)) for time in times] == ["2019"] * 3
+    graph = ig.from_tables(users, messages, edge_time="", quiet=True)
+    assert graph.relations["node", "to", "node"].time is None
+    years = {**users, "joined": range(2015, 2021)}
+    with pytest.raises(InputError, match="or no time there"):
+        ig.from_tables(years, messages, time="joined", quiet=True)
+
+
 def test_rows_without_a_time_come_after_all_that_they_refer_to():
     """A visit of a patient of 2012 to a doctor of 2018 is not known in 2015."""
     rng = np.random.default_rng(0)

@@ -155,6 +155,13 @@ def test_a_date_of_another_name_is_the_time_and_not_that_of_the_parent(tmp_path)
         ig.load(write(tmp_path / "two", customers=CUSTOMERS, orders=orders))
 
 
+def test_a_draft_of_events_with_two_dates_has_no_time(tmp_path):
+    orders = {**without(ORDERS, "label"), "paid": MONTHS, "returned": LABELS}
+    folder = write(tmp_path / "shop", customers=CUSTOMERS, orders=orders)
+    assert here("init", folder).exit_code == 0
+    assert 'id = "order_id"\ntime = ""' in (folder / "graph.toml").read_text()
+
+
 def test_times_of_other_tables_are_of_the_kind_of_the_events(tmp_path):
     """Numbers of the events win against dates of a parent; other numbers are features."""
     orders = {**without(ORDERS, "shipped"), "time": range(1, 13)}
@@ -166,6 +173,52 @@ def test_times_of_other_tables_are_of_the_kind_of_the_events(tmp_path):
     orders = without(ORDERS, "shipped")
     graph = ig.load(write(tmp_path / "years", customers=customers, orders=orders))
     assert graph.times.tolist() == [1990, 1991, 1992, 1993]
+
+
+@pytest.mark.parametrize("name", ["date", "order_date"])
+def test_events_have_the_date_of_the_latest_parent(name):
+    """Not that of the first: a review comes after the order, and the product before both."""
+    products = {"product_id": [1, 2], "created_at": MONTHS[:2]}
+    reviews = {"product_id": [1, 2] * 6, "order_id": range(100, 112), "label": LABELS}
+    orders = {"order_id": range(100, 112), name: MONTHS}
+    tables = {"product": products, "order": orders, "review": reviews}
+    graph = ig.from_tables(tables, quiet=True)
+    assert len(np.unique(graph.timestamp)) == 12
+    # Which of two dates is meant is for the user to decide; the product's is not.
+    tables["order"] = {"order_id": range(100, 112), "order_date": MONTHS, "paid": MONTHS}
+    with pytest.raises(InputError, match="review has no time column"):
+        ig.from_tables(tables, quiet=True)
+
+
+def test_rows_that_refer_to_events_have_their_only_date():
+    """A payment comes after its order; the birthday of a customer is no time."""
+    tables = {
+        "customer": {"customer_id": [1, 2, 3, 4], "birthday": MONTHS[:4]},
+        "order": {**ORDERS, "customer_id": [1, 2, 3, 4] * 3},
+        "payment": {
+            "payment_id": range(12),
+            "order_id": range(100, 112),
+            "paid_at": [f"2019-{min(month + 4, 12):02}-15" for month in range(1, 13)],
+            "amount": range(12),
+        },
+    }
+    graph = ig.from_tables(tables, period="month", quiet=True)
+    assert graph.nodes["customer"].time is None
+    assert graph.name_of(graph.time.min()) == "2019-01"
+    assert graph.name_of(graph.nodes["payment"].time.min()) == "2019-05"
+
+
+def test_years_of_other_tables_are_no_times_of_events_in_seconds(tmp_path):
+    tables = {
+        "movies": {"movieId": [1, 2, 3], "year": [1990, 1994, 2001]},
+        "ratings": {
+            "movieId": [1, 2, 3] * 4,
+            "timestamp": [1_500_000_000 + 10_000_000 * k for k in range(12)],
+            "label": LABELS,
+        },
+    }
+    graph = ig.load(write(tmp_path / "films", **tables))
+    assert graph.nodes["movie"].columns.kinds == {"year": "number"}
 
 
 @pytest.mark.parametrize("suffix", ["", ".0"])
@@ -202,6 +255,45 @@ def test_a_table_of_labels_with_two_keys_is_one_of_events(tmp_path):
     graph = ig.load(write(tmp_path / "three", **tables))
     assert ("store", "rating_home_store_key", "rating") in graph.relations
     assert len(graph.relations) == 3
+
+
+def test_two_roles_of_a_table_are_keys(tmp_path):
+    """Without "id" in their names; a single column may be something else."""
+    teams = {"team": ["a", "b", "c"], "city": ["x", "x", "y"]}
+    home = ["a", "b", "c"] * 4
+    matches = {"date": MONTHS, "home_team": home, "away_team": home[::-1], "label": LABELS}
+    graph = ig.load(write(tmp_path / "two", teams=teams, matches=matches))
+    assert ("team", "match_home_team", "match") in graph.relations
+    assert ("team", "match_away_team", "match") in graph.relations
+    pages = {"page_id": [1, 2, 3, 4], "size": [5, 6, 8, 9]}
+    visits = {"page_id": [1, 2, 3, 4] * 3, "last_page": [1, 2] * 6, "at": MONTHS, "label": LABELS}
+    graph = ig.load(write(tmp_path / "one", pages=pages, visits=visits))
+    assert list(graph.relations) == [("page", "visit_page_id", "visit")]
+    accounts = {"account": range(12), "opened": MONTHS, "label": LABELS}
+    transfers = {"from_account": [0, 1], "to_account": [1, 2], "amount": [5, 7], "on": MONTHS[:2]}
+    graph = ig.load(write(tmp_path / "edges", accounts=accounts, transfers=transfers))
+    assert graph.relations["node", "to", "node"].time is not None
+
+
+@pytest.mark.parametrize(
+    ("ends", "column"),
+    [(("movieId", "userId"), "rating"), (("sender_id", "receiver_id"), "length")],
+)
+def test_dated_edges_are_to_be_classified_if_nothing_else_is(tmp_path, ends, column):
+    tables = {
+        "movies": {"movieId": [1, 2, 3], "year": [1990, 1994, 2001]},
+        "users": {"userId": range(10, 14), "born": MONTHS[:4]},
+        "events": {ends[0]: [1, 2, 3] * 4, ends[1]: [10, 11, 12, 13] * 3, "at": MONTHS},
+    }
+    if ends[0] == "sender_id":
+        tables["events"]["sender_id"] = [13, 12, 10] * 4
+    tables["events"][column] = range(12)
+    folder = write(tmp_path / "events", **tables)
+    assert here("init", folder).exit_code == 0
+    text = (folder / "graph.toml").read_text()
+    assert 'target = "event"' in text
+    assert 'time = "at"' in text
+    assert all(f'[edges."event_{end}"]' in text for end in ends)
 
 
 @pytest.mark.parametrize("columns", [["paperId", "authorId"], ["paper", "author"]])

@@ -115,7 +115,8 @@ def check_same(grown, whole):
         if part.columns is not None:
             ours, theirs = grown.nodes[kind].columns, part.columns
             assert ours.kinds == theirs.kinds
-            np.testing.assert_array_equal(ours.moment[place], theirs.moment)
+            if theirs.moment is not None:
+                np.testing.assert_array_equal(ours.moment[place], theirs.moment)
             for name in theirs.table.column_names:
                 column = ours.table.column(name).take(place).to_pylist()
                 assert column == theirs.table.column(name).to_pylist()
@@ -189,6 +190,31 @@ def test_events_with_the_date_of_a_parent_need_its_rows(tmp_path):
         ig.update(tmp_path / "graph", later)
     grown = ig.update(tmp_path / "graph", write(later, days=rows(days, ~old)))
     check_same(grown, ig.load(write(tmp_path / "all", matches=table, days=days), period="year"))
+
+
+def test_rows_that_refer_to_rows_without_a_time(tmp_path):
+    """A delivery of an item of an order from an old store comes with the order."""
+    place = np.arange(90)
+    old = place < 50
+    tables = {
+        "orders": {
+            "order_id": place,
+            "date": matches(np.random.default_rng(0))["date"],
+            "label": np.where(place % 3, "fast", "slow"),
+        },
+        "items": {"item_id": place, "order_id": place, "price": place % 7},
+        "deliveries": {"delivery_id": place, "item_id": place, "store_id": place % 4},
+    }
+    stores = {"store_id": range(4), "date": ["2018-01-01"] * 4}
+
+    def part(name, mask, **others):
+        chosen = {table: rows(columns, mask) for table, columns in tables.items()}
+        return write(tmp_path / name, **chosen, **others)
+
+    whole = ig.load(part("all", old | ~old, stores=stores), period="year")
+    assert np.array_equal(whole.nodes["delivery"].time, whole.time)
+    convert_graph(part("first", old, stores=stores), tmp_path / "graph", period="year")
+    check_same(ig.update(tmp_path / "graph", part("new", ~old)), whole)
 
 
 @pytest.mark.parametrize("borders", [(NUM_OLD,), (NUM_OLD, 151, 160, 199), (60, 100)])

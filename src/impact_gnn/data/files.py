@@ -71,17 +71,10 @@ def read(
         path = _files.resolve(Path(path))
     root = Path(path)
     if is_table(path):
-        spec, tables = read_spec(path, roles)
+        spec = read_spec(path, roles)
         if features is None:
             features = features_in(root)
-        return build(
-            spec,
-            tables,
-            period=period,
-            cutoff=cutoff,
-            features=features,
-            spill=spill,
-        )
+        return build(spec, period=period, cutoff=cutoff, features=features, spill=spill)
     if period is not None or roles is not None:
         raise InputError(
             f"{root} is not a folder of tables, so periods and column roles have no effect; "
@@ -91,18 +84,15 @@ def read(
     return Reading(graph if features is None else graph.with_features(features), [])
 
 
-def read_spec(
-    path: str | Path,
-    roles: str | Path | None = None,
-) -> tuple[Spec, list[sources.Source]]:
+def read_spec(path: str | Path, roles: str | Path | None = None) -> Spec:
     """Return the tables of a folder or database, and the role of every column."""
     tables = tables_in(path)
     toml = Path(path, TOML) if roles is None else Path(roles)
     if toml.is_file():
-        return read_toml(toml, tables), list(tables.values())
+        return read_toml(toml, tables)
     if roles is not None:
         raise InputError(f"{toml} does not exist; create one with impact init.")
-    return guess(mask_passwords(str(path), is_address=True), tables), list(tables.values())
+    return guess(mask_passwords(str(path), is_address=True), tables)
 
 
 def features_in(folder: Path) -> np.ndarray | None:

@@ -81,6 +81,14 @@ class Entity:
         endings = (f"{word}{ending}" for word in self.words for ending in KEY_ENDINGS)
         return max((len(ending) for ending in endings if name.endswith(ending)), default=0)
 
+    def roles_in(self, names: Sequence[str]) -> list[str]:
+        """Return two or more columns that name this table in several roles.
+
+        Such as home_team and away_team; one alone may be something else, as sort_order is.
+        """
+        roles = [name for name in names if _words(name)[1:] and _words(name)[-1] in self.words]
+        return roles if len(roles) > 1 else []
+
     def has_ids_in(self, source: Source, column: str, share: float = MATCHING) -> bool:
         """Whether at least a share of the first values of a column are ids of this table.
 
@@ -103,11 +111,16 @@ def find_keys(entities: Mapping[str, Entity]) -> list[ForeignKey]:
     """Find the columns that are named after another table and hold ids of it."""
     keys = []
     for table, entity in entities.items():
-        for column in entity.source.names:
+        names = entity.source.names
+        roles = {parent: other.roles_in(names) for parent, other in entities.items()}
+        for column in names:
             # A table's own ids are no key.
             if column == entity.id:
                 continue
-            lengths = {parent: other.match(column) for parent, other in entities.items()}
+            lengths = {
+                parent: other.match(column) or int(column in roles[parent])
+                for parent, other in entities.items()
+            }
             # The longest match first: order_item_id refers to order_items rather than to items.
             for parent in sorted(lengths, key=lengths.__getitem__, reverse=True):
                 other = entities[parent]
@@ -146,6 +159,8 @@ def with_row_numbers(source: Source, first: int = 0) -> Source:
     def numbers(table: pa.Table, first_row: int) -> pa.ChunkedArray:
         return pa.chunked_array([first + first_row + np.arange(table.num_rows)])
 
+    if ROW in source.names:
+        return source
     return source.with_column(FurtherColumn(ROW, numbers))
 
 

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +34,7 @@ from impact_gnn.data.foreign_keys import (
     with_row_numbers,
 )
 from impact_gnn.data.sources import UNNAMED, Source
-from impact_gnn.data.values import TableColumn
+from impact_gnn.data.values import TableColumn, times
 from impact_gnn.encoding import KINDS, guess_kind
 from impact_gnn.graph import HOMOGENEOUS, Triple
 from impact_gnn.graph.parts import class_name
@@ -137,8 +139,8 @@ class Spec:
     target: str
     period: str | int = "auto"
     label_delay: float = 0.0
-    # tables that have got a column of another table through a key, by file
-    extended: dict[str, Source] = field(default_factory=dict)
+    # all tables by file, some with a further column
+    sources: dict[str, Source] = field(default_factory=dict)
 
     def keys_of(self, kind: str) -> list[Triple]:
         """Return the relations that are keys of the rows of a type."""
@@ -149,7 +151,7 @@ class Spec:
             if triple[2] == kind and (edges.file, edges.target) == (table.file, table.id)
         ]
 
-    def with_edge_columns(self, sources: Mapping[str, Source]) -> Spec:
+    def with_edge_columns(self) -> Spec:
         """Return the spec with a type for every edge table with `columns`: a node for every edge.
 
         Its features are these columns, and two relations lead to it from the ends of the edge.
@@ -157,12 +159,17 @@ class Spec:
         """
         nodes = dict(self.nodes)
         edges = dict(self.edges)
-        extended = dict(self.extended)
+        sources = dict(self.sources)
         for (source_type, name, target_type), table in self.edges.items():
             if not table.columns:
                 continue
             source = with_row_numbers(sources[table.file])
             kind = f"{name}_edge"
+            if kind in nodes:
+                raise InputError(
+                    f"columns of the edges {name!r} become the type {kind!r}, which exists; "
+                    "rename the relation."
+                )
             ignored = {
                 column: "ignore" for column in source.names if column not in (ROW, table.time)
             }
@@ -176,8 +183,8 @@ class Spec:
                     dangling=table.dangling,
                 )
             edges[source_type, name, target_type] = replace(table, columns={})
-            extended[table.file] = source
-        return replace(self, nodes=nodes, edges=edges, extended=extended)
+            sources[table.file] = source
+        return replace(self, nodes=nodes, edges=edges, sources=sources)
 
     def content(self) -> dict[str, Any]:
         """Return the roles of the columns in the types of JSON, for `restored`."""
@@ -231,9 +238,7 @@ def guess_nodes(
     free = [name for name in free if name != roles["time"]]
     date = roles["time"]
     if labelled:
-        dates = _columns_of_kind(table.slice(0, 1000).select(free), "date")
-        if len(dates) == 1:
-            date = date or dates[0]
+        date = date or _only_date(table.slice(0, 1000).select(free))
         # The label may be recognised by the date from which on it is missing.
         roles.setdefault("label", _first_name(free, LABELS) or _guess_label(table, free, date))
     if named.get("time") is None and (alone or roles.get("label")):
@@ -318,7 +323,13 @@ def guess_edges(
         )
     free = [name for name in names if name not in (roles["source"], roles["target"])]
     for role, usual in (("weight", WEIGHTS), ("time", TIMES)):
-        roles[role] = roles.get(role, _first_name(free, usual)) or None
+        roles.setdefault(role, _first_name(free, usual))
+    if roles["time"] is None:  # an edge is not known before its date
+        date = _only_date(source.head.select(free))
+        # Every edge has a time or none: a date with gaps is another one.
+        if date and not source.head.column(date).null_count:
+            roles["time"] = date
+    roles = {role: column or None for role, column in roles.items()}
     _check_columns(source, list(filter(None, roles.values())))
     dangling = choice("dangling", named.get("dangling", "refuse"), DANGLING)
     return EdgeTable(source.name, **roles, dangling=dangling, columns=_column_kinds(named))
@@ -328,7 +339,8 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
     """Guess the spec of a folder or database; a draft may pick any type to classify."""
     if {"nodes", "edges"} <= sources.keys():
         node = guess_nodes("node", sources["nodes"], {}, labelled=True, alone=True)
-        return Spec({"node": node}, {HOMOGENEOUS: guess_edges(sources["edges"], {})}, "node")
+        edges = {HOMOGENEOUS: guess_edges(sources["edges"], {})}
+        return Spec({"node": node}, edges, "node", sources=_by_file(sources))
     types = _type_names(sources)
     if len(sources) == 1:
         (name, source), *_ = sources.items()
@@ -348,6 +360,10 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
             "and set them there."
         )
     return spec
+
+
+def _by_file(sources: Mapping[str, Source]) -> dict[str, Source]:
+    return {source.name: source for source in sources.values()}
 
 
 def _type_names(tables: Iterable[str]) -> dict[str, str]:
@@ -393,7 +409,7 @@ def guess_events(
     events = guess_nodes(kind, source, named, labelled=True, alone=True)
     if not keys or not events.time:
         return None
-    return _with_entities(Spec({kind: events}, {}, kind, extended={source.name: source}), entities)
+    return _with_entities(Spec({kind: events}, {}, kind, sources={source.name: source}), entities)
 
 
 def _with_entities(spec: Spec, entities: Mapping[str, Sequence[str]]) -> Spec:
@@ -428,7 +444,7 @@ def guess_by_keys(
     """Guess the spec of tables that refer to each other by foreign keys; None without keys.
 
     The type to classify is the one with a label, otherwise the one with the most keys. A table
-    that has no ids, and nothing but two keys, holds edges.
+    without ids and label that has two keys holds edges.
 
     Args:
         sources: The tables by name.
@@ -446,8 +462,11 @@ def guess_by_keys(
     keys = find_keys(entities)
     label = named.get("label")
     links = _links(entities, keys, label)
-    if target is not None:
-        links.pop(target, None)
+    events = [] if target is None else [target]
+    if target is None and not _any_label(entities, links, label):
+        events = [kind for kind in links if _may_be_events(entities[kind].source, links[kind])]
+    for kind in events:
+        keys += [key for key in links.pop(kind, ()) if key not in keys]
     others = [kind for kind in entities if kind not in links]
     # A table without ids needs keys, unless it is the only one.
     with_keys = {key.table for key in keys}
@@ -463,6 +482,7 @@ def guess_by_keys(
         nodes[target] = _with_id(nodes[target], named["id"])
         keys = find_keys({**entities, **nodes})
     spec = _key_spec(nodes, [key for key in keys if key.table in nodes], target, named)
+    spec = replace(spec, sources=_by_file(sources) | spec.sources)
     names = {kind: name for name, kind in types.items()}
     for kind, (first, second) in links.items():
         ends = {"source": first.column, "target": second.column}
@@ -494,6 +514,23 @@ def _links(
         if len(own) == 2:
             links[kind] = own
     return links
+
+
+def _any_label(entities: Mapping[str, Entity], links: Iterable[str], label: str | None) -> bool:
+    """Return whether a table has labels, by a name or by gaps at the end."""
+    nodes = [entity.source for kind, entity in entities.items() if kind not in links]
+    return any(
+        _label_column(source.names, label)
+        or guess_nodes("", source, {}, labelled=True, alone=True).label
+        for source in nodes
+    )
+
+
+def _may_be_events(source: Source, keys: list[ForeignKey]) -> bool:
+    """Return whether edges have a time and further columns, as ratings and messages have."""
+    time = _own_time(source)
+    used = [ROW, time, *(key.column for key in keys)]
+    return time is not None and any(name not in used for name in source.names)
 
 
 def _entities(
@@ -541,13 +578,13 @@ def _key_spec(
     named: Mapping[str, Any],
 ) -> Spec:
     """Return the spec of tables of nodes that refer to each other by keys."""
-    times = _times_of_types(entities, keys, target, named)
+    time_columns = _times_of_types(entities, keys, target, named)
     nodes = {}
     for kind, entity in entities.items():
         roles = _roles_of_type(named, kind, is_target=kind == target)
         declared = _column_kinds(roles)
         roles["columns"] = {key.column: "ignore" for key in keys if key.table == kind} | declared
-        roles |= {"id": entity.id, "time": times[kind] or ""}
+        roles |= {"id": entity.id, "time": time_columns[kind] or ""}
         nodes[kind] = guess_nodes(kind, entity.source, roles, labelled=kind == target)
     edges = {}
     for key in keys:  # from the parent to the row
@@ -558,7 +595,7 @@ def _key_spec(
             target=child.id,
             dangling="drop",
         )
-    extended = {entity.source.name: entity.source for entity in entities.values()}
+    sources = {entity.source.name: entity.source for entity in entities.values()}
     head = entities[target].source.head
     used = [*nodes[target].columns, *nodes[target].roles.values()]
     # what is named after a table but holds other values than its ids is no key
@@ -570,7 +607,7 @@ def _key_spec(
     without_table = find_entities(head, free, by_values=False)
     for name in chain(*without_table.values()):
         nodes[target].columns[name] = "ignore"
-    return _with_entities(Spec(nodes, edges, target, extended=extended), without_table)
+    return _with_entities(Spec(nodes, edges, target, sources=sources), without_table)
 
 
 def _times_of_types(
@@ -580,37 +617,78 @@ def _times_of_types(
     named: Mapping[str, Any],
 ) -> dict[str, str | None]:
     """Return the columns of times by type; events without one get that of a parent as a column."""
-    events = entities[target].source
-    dates = _columns_of_kind(events.head, "date")
-    own_time = _roles_of_type(named, target, is_target=True).get("time")
-    if own_time is None:
-        own_time = _time_column(events, "date") or _time_column(events, "number")
-    # The only date of another type may be a birthday.
-    if own_time is None and len(dates) == 1:
-        own_time = dates[0]
-    parents = [key for key in keys if key.table == target]
-    # Times of other types are of the same kind.
-    is_dated = own_time in dates
-    if own_time is None:
-        is_dated = any(_time_column(entities[key.parent].source, "date") for key in parents)
-    kind_of_time = "number"
-    if is_dated:
-        kind_of_time = "date"
+    events = entities[target]
+    dates = _columns_of_kind(events.source.head, "date")
+    time = _roles_of_type(named, target, is_target=True).get("time")
+    if time is None:
+        time = _own_time(events.source)
+    is_dated = time in (None, *dates)
+    name = time
+    if time is None and not dates:
+        parents = {key.column: entities[key.parent] for key in keys if key.table == target}
+        key, name, is_dated = _time_through_key(events.source, parents)
+        if name is not None:
+            time = f"{key}.{name}"
+            source = with_parent_column(events.source, key, parents[key], name)
+            entities[target] = replace(events, source=source)
     by_type = _by_type(named.get("time"))
-    times = {
-        kind: by_type.get(kind) or _time_column(entity.source, kind_of_time)
-        for kind, entity in entities.items()
-    }
-    times[target] = own_time
-    # Events such as results have the date of their parent, such as a race.
-    for key in parents:
-        parent_time = times[key.parent]
-        if times[target] is None and parent_time and not dates:
-            times[target] = f"{key.column}.{parent_time}"
-            parent = entities[key.parent]
-            source = with_parent_column(events, key.column, parent, parent_time)
-            entities[target] = replace(entities[target], source=source)
-    return times
+    # Rows that refer to the events may come later, as payments do.
+    later = [key.table for key in keys if key.parent == target]
+    columns: dict[str, str | None] = {}
+    for kind, entity in entities.items():
+        # Times of other types are of the same kind: dates, or numbers of the same name.
+        own = _time_column(entity.source, "date")
+        # Of rows that do not refer to events, the only date may be a birthday.
+        if own is None and kind in later:
+            own = _only_date(entity.source.head)
+        if not is_dated:
+            own = _first_name(_columns_of_kind(entity.source.head, "number"), [name or ""])
+        columns[kind] = by_type.get(kind) or own
+    columns[target] = time
+    return columns
+
+
+def _own_time(source: Source) -> str | None:
+    """Return the column of times of events: of a usual name, or the only date."""
+    named = _time_column(source, "date") or _time_column(source, "number")
+    return named or _only_date(source.head)
+
+
+def _only_date(table: pa.Table) -> str | None:
+    dates = _columns_of_kind(table, "date")
+    return dates[0] if len(dates) == 1 else None
+
+
+def _time_through_key(
+    events: Source,
+    parents: Mapping[str, Entity],
+) -> tuple[str, str | None, bool]:
+    """Return a key, the column of its parent's times, if there is one, and whether it is a date.
+
+    Of several parents, that with the latest times: a review comes after the order, which comes
+    after the product was created.
+    """
+    for kind in ("date", "number"):
+        named = {key: _time_column(parent.source, kind) for key, parent in parents.items()}
+        if not any(named.values()):
+            continue
+        options = []
+        for key, parent in parents.items():
+            time = named[key]
+            columns = [time] if time else []
+            if time is None and kind == "date":
+                columns = _columns_of_kind(parent.source.head, kind)
+            if len(columns) == 1:
+                time = columns[0]
+            for column in columns:
+                joined = with_parent_column(events, key, parent, column).head
+                values = joined.columns[-1].drop_null()
+                with suppress(InputError):  # dates that cannot be times
+                    exact = times(TableColumn(values, column, parent.source.name))
+                    options.append((exact.astype(np.float64).sum() / max(len(exact), 1), key, time))
+        _, key, time = max(options, key=itemgetter(0), default=(0.0, "", None))
+        return key, time, kind == "date"
+    return "", None, False
 
 
 def _roles_of_type(named: Mapping[str, Any], kind: str, *, is_target: bool) -> dict[str, Any]:
@@ -768,7 +846,7 @@ def _guess_id(kind: str, names: list[str], table: pa.Table) -> str | None:
 
 def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | None:
     """Return the only column of few values that is missing from some time on."""
-    if time is None:
+    if not time:
         return None
     candidates = []
     for name in names:
@@ -797,15 +875,15 @@ def _singular(name: str) -> str:
 # -- graph.toml
 
 
-def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
+def read_toml(path: Path, tables: Mapping[str, Source]) -> Spec:
     """Read the spec in a `graph.toml`; roles that it leaves out are guessed."""
     with guarded(path):
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     _check_entries(path.name, content, ["target", "period", "label_delay", "nodes", "edges"])
     for section in ("nodes", "edges"):
-        tables = content.get(section)
-        is_section = isinstance(tables, dict) and tables
-        if not is_section or not all(isinstance(entry, dict) for entry in tables.values()):
+        entries = content.get(section)
+        is_section = isinstance(entries, dict) and entries
+        if not is_section or not all(isinstance(entry, dict) for entry in entries.values()):
             raise InputError(
                 f"{path.name} has no [{section}.NAME] table; write one for each table of {section}."
             )
@@ -817,46 +895,58 @@ def read_toml(path: Path, sources: Mapping[str, Source]) -> Spec:
         raise InputError(
             f"{path.name}: target={quoted(target)} is not a node type; use one of {listing(types)}."
         )
+    allowed = {
+        "nodes": [one.name for one in fields(NodeTable)],
+        "edges": ["source_type", "target_type", *(one.name for one in fields(EdgeTable))],
+    }
+    for section, names in allowed.items():
+        for name, entry in content[section].items():
+            _check_entries(f"{path.name} [{section}.{name}]", entry, names)
+            entry["file"] = _file_of(path, entry.get("file"), tables)
+    sources = _by_file(tables)
+    nodes = _declared_nodes(path, content, target, sources)
+    edges = {}
+    for name, entry in content["edges"].items():
+        ends = (entry.get("source_type", only), entry.get("target_type", only))
+        if not set(ends) <= set(types):
+            raise InputError(
+                f"{path.name} [edges.{name}] needs source_type and target_type, "
+                f"each one of {listing(types)}."
+            )
+        edges[ends[0], name, ends[1]] = guess_edges(sources[entry["file"]], entry, ends)
+    period = content.get("period", "auto")
+    period = period if isinstance(period, int) else str(period)
+    delay = content.get("label_delay", 0.0)
+    return Spec(nodes, edges, target, period, delay, sources).with_edge_columns()
+
+
+def _declared_nodes(
+    path: Path,
+    content: Mapping[str, Any],
+    target: str,
+    sources: dict[str, Source],
+) -> dict[str, NodeTable]:
+    """Return the node tables of a `graph.toml`; tables in `sources` get columns that they need."""
     nodes = {}
-    extended = {}
     for kind, entry in content["nodes"].items():
-        _check_entries(f"{path.name} [nodes.{kind}]", entry, [f.name for f in fields(NodeTable)])
-        source = _source(path, entry, sources)
+        file = entry["file"]
         if "values_of" in entry:
-            nodes[kind] = _values_table(path, kind, source, entry["values_of"])
+            nodes[kind] = _values_table(path, kind, sources[file], entry["values_of"])
             continue
         parents = {}
         for edge in content["edges"].values():
             parent = content["nodes"].get(edge.get("source_type"), {})
             if edge.get("target_type") == kind and parent.get("id"):
-                parent_source = _source(path, parent, sources)
-                parents[edge.get("source")] = Entity(parent_source, parent["id"], ())
-        source = with_needed_columns(source, entry.get("id"), entry.get("time"), parents)
-        extended[source.name] = source
-        nodes[kind] = guess_nodes(
-            kind,
-            source,
-            entry,
-            labelled=kind == target,
-            alone=only is not None,
+                parents[edge.get("source")] = Entity(sources[parent["file"]], parent["id"], ())
+        sources[file] = with_needed_columns(
+            sources[file],
+            entry.get("id"),
+            entry.get("time"),
+            parents,
         )
-    sources = {name: extended.get(source.name, source) for name, source in sources.items()}
-    edges = {}
-    for name, entry in content["edges"].items():
-        where = f"{path.name} [edges.{name}]"
-        allowed = ["source_type", "target_type", *(f.name for f in fields(EdgeTable))]
-        _check_entries(where, entry, allowed)
-        ends = (entry.get("source_type", only), entry.get("target_type", only))
-        if not set(ends) <= set(types):
-            raise InputError(
-                f"{where} needs source_type and target_type, each one of {listing(types)}."
-            )
-        edges[ends[0], name, ends[1]] = guess_edges(_source(path, entry, sources), entry, ends)
-    period = content.get("period", "auto")
-    period = period if isinstance(period, int) else str(period)
-    delay = content.get("label_delay", 0.0)
-    spec = Spec(nodes, edges, target, period, label_delay=delay, extended=extended)
-    return spec.with_edge_columns({source.name: source for source in sources.values()})
+        alone = len(content["nodes"]) == 1
+        nodes[kind] = guess_nodes(kind, sources[file], entry, labelled=kind == target, alone=alone)
+    return nodes
 
 
 def _values_table(path: Path, kind: str, source: Source, columns: Any) -> NodeTable:
@@ -885,11 +975,10 @@ def with_needed_columns(
         parents: The parent of every key.
         first_row: The number of the first row.
     """
-    names = source.names
-    if id_column == ROW and ROW not in names:
+    if id_column == ROW:
         source = with_row_numbers(source, first_row)
     key, dot, column = (time or "").partition(".")
-    if not dot or time in names:
+    if not dot or time in source.names:
         return source
     if key not in parents:
         raise InputError(
@@ -900,12 +989,12 @@ def with_needed_columns(
     return with_parent_column(source, key, parents[key], column)
 
 
-def _source(path: Path, entry: Mapping[str, Any], sources: Mapping[str, Source]) -> Source:
-    name = entry.get("file")
-    for key, source in sources.items():
+def _file_of(path: Path, name: Any, tables: Mapping[str, Source]) -> str:
+    """Return the file that a `graph.toml` names, with its ending or without."""
+    for key, source in tables.items():
         if name in (key, source.name):
-            return source
-    available = listing([source.name for source in sources.values()]) or "none"
+            return source.name
+    available = listing([source.name for source in tables.values()]) or "none"
     raise InputError(
         f"{path.name} refers to a missing file {quoted(name)}; the files are {available}."
     )

@@ -153,11 +153,16 @@ def from_tables(
     named: dict[str, Any] = {name: roles.get(name) for name in ("id", "time", "label", "columns")}
     named["unknown"] = roles.get("unknown_label")
     if edges is None:
-        spec, sources = _event_spec(nodes, entities, target=target, named=named)
+        if of_edges := [name for name in roles if name.startswith("edge_")]:
+            raise InputError(
+                f"{listing(of_edges)} has no effect without edges; "
+                "pass tables of edges, or put them into a folder with a graph.toml."
+            )
+        spec = _event_spec(nodes, entities, target=target, named=named)
     elif entities is not None:
         raise InputError("entities are columns of a table of events; leave out edges.")
     else:
-        spec, sources = _graph_spec(
+        spec = _graph_spec(
             nodes,
             edges,
             target=target,
@@ -166,7 +171,7 @@ def from_tables(
             dangling=dangling,
         )
     spec = replace(spec, label_delay=label_delay)
-    reading = build(spec, sources, period=period, cutoff=cutoff)
+    reading = build(spec, period=period, cutoff=cutoff)
     if not quiet:
         print("\n".join(reading.notes))
     return reading.graph
@@ -180,7 +185,7 @@ def _graph_spec(
     named: Mapping[str, Any],
     edge_roles: Mapping[str, Any],
     dangling: str,
-) -> tuple[Spec, list[Source]]:
+) -> Spec:
     """Return the spec of tables of nodes and of edges, with roles that the user has named."""
     columns = named["columns"] or {}
     prefix = "nodes[{!r}]"
@@ -228,9 +233,9 @@ def _graph_spec(
         roles["columns"] = declared
         roles["dangling"] = dangling
         edge_tables[triple] = guess_edges(source, roles, (triple[0], triple[2]))
-    spec = Spec(node_tables, edge_tables, target or _only_candidate(node_tables))
-    sources = [*node_sources.values(), *edge_sources.values()]
-    return spec.with_edge_columns({source.name: source for source in sources}), sources
+    sources = {source.name: source for source in (*node_sources.values(), *edge_sources.values())}
+    target = target or _only_candidate(node_tables)
+    return Spec(node_tables, edge_tables, target, sources=sources).with_edge_columns()
 
 
 def _event_spec(
@@ -239,8 +244,8 @@ def _event_spec(
     *,
     target: str | None,
     named: Mapping[str, Any],
-) -> tuple[Spec, list[Source]]:
-    """Return the spec of tables of events, with roles that the user has named, and the tables."""
+) -> Spec:
+    """Return the spec of tables of events, with roles that the user has named."""
     roles = {role: value for role, value in named.items() if value is not None}
     columns = entities or {}
     if not isinstance(columns, Mapping) or any(isinstance(one, str) for one in columns.values()):
@@ -256,14 +261,14 @@ def _event_spec(
         types = {kind: kind for kind in sources}
         spec = guess_by_keys(sources, types, target=target, named=roles)
     else:
-        sources = {"nodes": from_frame("nodes", nodes, indexed=True)}
-        spec = guess_events(target or "event", sources["nodes"], roles, entities)
+        source = from_frame("nodes", nodes, indexed=True)
+        spec = guess_events(target or "event", source, roles, entities)
     if spec is None:
         raise InputError(
             "no time column, or no column of entity ids, was recognised; pass edges, or set "
             "them with time=... and entities={'user': ['userId']}."
         )
-    return spec, list(sources.values())
+    return spec
 
 
 def _has_types(nodes: Any) -> bool:
@@ -328,7 +333,6 @@ class Reading:
 
 def build(
     spec: Spec,
-    sources: Sequence[Source],
     *,
     period: Period | None = None,
     cutoff: Any = None,
@@ -340,14 +344,12 @@ def build(
     With `spill`, a directory, feature columns and edges are written there batch by batch and
     mapped.
     """
-    # Tables with a further column replace those that they were made of.
-    by_name = {source.name: source for source in sources} | spec.extended
     nodes: dict[str, NodeRows] = {}
     for kind, node_table in spec.nodes.items():
         # A matrix of features belongs to the type to classify.
         matrix = features if kind == spec.target else None
         path = spill and spill / f"nodes-{len(nodes)}.arrow"
-        source = by_name[node_table.file]
+        source = spec.sources[node_table.file]
         # Entities without a table of their own are the distinct values of columns.
         if node_table.values_of:
             source = distinct_values(source, node_table.values_of)
@@ -359,18 +361,19 @@ def build(
     for triple, edge_table in spec.edges.items():
         ends = (nodes[triple[0]], nodes[triple[2]])
         folder = spill and spill / f"edges-{len(links)}"
-        links[triple] = EdgeRows.read(by_name[edge_table.file], edge_table, ends, folder)
+        links[triple] = EdgeRows.read(spec.sources[edge_table.file], edge_table, ends, folder)
         if edge_table.file not in [table.file for table in spec.nodes.values()]:
-            links[triple].notes += _unused_columns(by_name[edge_table.file], edge_table)
+            links[triple].notes += _unused_columns(spec.sources[edge_table.file], edge_table)
     tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
-    for kind, part in nodes.items():
-        if part.period is None:
-            keys = [(links[triple].index, nodes[triple[0]].period) for triple in spec.keys_of(kind)]
-            part.period = latest_parents(part.size, keys)
+    untimed = [kind for kind, part in nodes.items() if part.period is None]
+    # Several times: a row may refer to rows that have no time of their own either.
+    for kind in untimed * len(untimed):
+        keys = [(links[triple].index, nodes[triple[0]].period) for triple in spec.keys_of(kind)]
+        nodes[kind].period = latest_parents(nodes[kind].size, keys)
     used = {table.file for table in (*spec.nodes.values(), *spec.edges.values())}
-    unused = [f"{name}: not used" for name in by_name if name not in used]
+    unused = [f"{name}: not used" for name in spec.sources if name not in used]
     # Such a graph has the names of `TemporalGraph(...)`, whatever the tables are called.
     is_homogeneous = len(nodes) == 1 and len(links) == 1
     graph = TemporalGraph.hetero(
@@ -754,11 +757,14 @@ def _unused_columns(source: Source, spec: EdgeTable) -> list[str]:
     if not unused:
         return []
     kinds = {name: guess_kind(name, head.column(name))[0] for name in unused}
-    declared = ", ".join(f'"{name}" = "{kind}"' for name, kind in kinds.items() if kind != "ignore")
-    return [
-        f"  {', '.join(unused)}: ignored; to use them as features, "
-        f"declare columns = {{{declared}}} of this relation in graph.toml, or edge_columns="
-    ]
+    declared = [f'"{name}" = "{kind}"' for name, kind in kinds.items() if kind != "ignore"]
+    advice = ""
+    if declared:
+        advice = (
+            f"; to use them as features, declare columns = {{{', '.join(declared)}}} "
+            "of this relation in graph.toml, or edge_columns="
+        )
+    return [f"  {', '.join(unused)}: ignored{advice}"]
 
 
 def _read_edges(

@@ -93,10 +93,15 @@ def update(
         triple: _read_edges(graph, triple, by_name[table.file], table, ends)
         for triple, table in spec.edges.items()
     }
-    for kind, part in rows.items():
-        if part.time is None and part.size and graph.nodes[kind].time is not None:
-            keys = [_key_edges(graph, triple, edges, rows) for triple in spec.keys_of(kind)]
-            part.period = latest_parents(part.size, keys)
+    untimed = [
+        kind
+        for kind, part in rows.items()
+        if part.time is None and part.size and graph.nodes[kind].time is not None
+    ]
+    # Several times: a row may refer to rows that have no time of their own either.
+    for kind in untimed * len(untimed):
+        keys = [_key_edges(graph, triple, edges, rows) for triple in spec.keys_of(kind)]
+        rows[kind].period = latest_parents(rows[kind].size, keys)
     # labels of other types have no names, and are not used
     nodes = {
         kind: _new_nodes(saved, rows[kind], np.full(rows[kind].size, -1))
@@ -110,7 +115,7 @@ def _spec_of(root: Path, tables: str | Path, roles: str | Path | None) -> Spec:
     """Return the roles of the columns: declared, of the tables of the saved graph, or guessed."""
     content = storage.read(root)["tables"]
     if roles is not None or content is None:
-        return read_spec(tables, roles)[0]
+        return read_spec(tables, roles)
     with guarded(root / storage.MANIFEST):
         return Spec.restored(content)
 
@@ -396,9 +401,10 @@ def _key_edges(
     # New rows come after the saved ones.
     index = np.stack([index[0], index[1] - graph.nodes[triple[2]].num_nodes])
     period = graph.nodes[triple[0]].time
-    new = rows[triple[0]].period
-    if period is not None and new is not None:
-        period = np.concatenate([period, new])
+    parents = rows[triple[0]]
+    if period is not None and parents.size:
+        # None where the times of new parents are not known yet.
+        period = None if parents.period is None else np.concatenate([period, parents.period])
     return index, period
 
 

@@ -273,7 +273,7 @@ def times_like(values: np.ndarray, unit: str | None, main: np.ndarray, file: str
         kind = f"numbers of {unit}"
     raise InputError(
         f"the times of {file} are not all of the same kind as those of the nodes ({kind}); "
-        "use one kind."
+        "use one kind, or no time there (time = '', edge_time='')."
     )
 
 
