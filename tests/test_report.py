@@ -315,7 +315,7 @@ def test_every_figure_is_a_file(finished_run):
     [
         (
             {"schema": 0},
-            "summary.json has schema 0, but this release reads 9; use the release that wrote it.",
+            "summary.json has schema 0, but this release reads 10; use the release that wrote it.",
         ),
         ({"fits": {}}, "summary.json.fits is {} but should be"),
         ({"command": 3}, "summary.json.command is 3 but should be of type str"),
@@ -324,7 +324,7 @@ def test_every_figure_is_a_file(finished_run):
 def test_another_schema_is_refused_with_a_sentence(whole, tmp_path, change, sentence):
     write_summary(whole, tmp_path / "summary.json")
     content = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert content["schema"] == 9
+    assert content["schema"] == 10
     (tmp_path / "summary.json").write_text(json.dumps(content | change), encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_summary(tmp_path / "summary.json")
@@ -857,7 +857,6 @@ def test_the_command_has_all_options(whole, page):
     assert command(whole).startswith(asked)
     assert "seed=7, " in command(whole)
     assert "undirected=False" in command(changed(whole, options__undirected=False))
-    assert "embed='spectral'" in command(changed(whole, options__embed="spectral"))
     assert "budget=90.0" in command(changed(whole, options__budget=90.0))
     assert "budget" not in command(changed(whole, options__budget=None))
     assert command(replace(whole, command="impact run 'a b'")) == "impact run 'a b'"

@@ -49,7 +49,6 @@ from impact_gnn.nn import (
     align_layer,
     split_rows,
 )
-from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, smoothing_paths
 from impact_gnn.statistics import Scale
@@ -118,8 +117,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         hops: Steps along the edges; with several node types the longest metapath, at least in and
             back.
         undirected: Let messages run in both directions of every edge.
-        embed: "spectral" to give node types without features an embedding of the graph before the
-            cutoff, or "none".
         hidden: Width of a network; by default the model's own.
         dropout: Share of hidden units left out in training; by default the model's own.
         epochs: Most epochs or trees; by default as many as a fixed amount of work allows.
@@ -152,7 +149,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         *,
         hops: int = 2,
         undirected: bool = True,
-        embed: str = "none",
         hidden: int | None = None,
         dropout: float | None = None,
         epochs: int | None = None,
@@ -171,7 +167,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.cutoff = cutoff
         self.hops = hops
         self.undirected = undirected
-        self.embed = embed
         self.hidden = hidden
         self.dropout = dropout
         self.epochs = epochs
@@ -207,7 +202,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if refusal := self._method.refusal(spec_of(self.model).kind, name):
             raise InputError(f"{refusal}; change the method {str(self._method)!r} or the model.")
         checks.choice("metric", self.metric, METRICS)
-        checks.choice("embed", self.embed, EMBEDDINGS)
         checks.seed(self.seed)
         if self.class_weight is not None:
             checks.choice("class_weight", self.class_weight, ("balanced",))
@@ -520,8 +514,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             whole_graph.append("smooth")
         if fitted.earlier and "labels" in method:  # soft labels of all nodes
             whole_graph.append("stages")
-        if self.embed != "none":
-            whole_graph.append(f"embed={self.embed!r}")
         if "snapshot" in method and graph.has_untimed_edges:  # by paths of any length
             whole_graph.append("snapshot")
         # A metapath leads at least to another type and back.
@@ -769,8 +761,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             undirected=self.undirected,
             engine=as_engine(engine),
             squashed=self._is_squashed,  # by the same projections for every seed: fits share them
-            embed=self.embed,
-            embedding_cutoff=None if self.fitted is None else self.fitted.cutoff,
             predicted_nodes=predicted_nodes,
         )
 

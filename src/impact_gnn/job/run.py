@@ -84,7 +84,6 @@ class RunKeywords(TypedDict, total=False):
     class_weight: str | None
     hops: int
     undirected: bool
-    embed: str
     seed: int
     table: str
 
@@ -134,8 +133,6 @@ def run(
             - `class_weight`: "balanced" to let all classes count the same in training.
             - `hops`: Steps along the edges, 2 by default.
             - `undirected`: Let messages run in both directions of every edge, as by default.
-            - `embed`: "spectral" to give node types without features an embedding of the graph
-              before the cutoff, or "none" (default).
             - `seed`: Seed of everything random, 0 by default.
             - `table`: "csv" (default), "raw.csv" (ids that look like formulas stay as they are) or
               "parquet" for the predictions.

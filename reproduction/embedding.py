@@ -14,6 +14,7 @@ without a time counts where its ends are known before the cutoff: `TemporalGraph
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import signature
 
 import numpy as np
@@ -23,9 +24,21 @@ from scipy.sparse.linalg import eigsh
 from impact_gnn import checks
 from impact_gnn.graph import TemporalGraph
 
-EMBEDDINGS = ("none", "spectral")
 ROUNDS = 2  # a new author is known by new papers, and these by authors from before the cutoff
 MIN_EIGENVALUE = 1e-3  # smaller ones carry no information
+
+
+def with_spectral_embedding(graph: TemporalGraph, cutoff: int) -> TemporalGraph:
+    """Give types without features those of `spectral`, learned before the cutoff only.
+
+    A back-test with older folds needs a graph for each of them.
+    """
+    nodes = dict(graph.nodes)
+    for kind, x in spectral(graph, cutoff).items():
+        # A past without edges gives no columns.
+        if nodes[kind].x is None and x.shape[1]:
+            nodes[kind] = replace(nodes[kind], features=x, ready=True)
+    return graph.with_parts(nodes, dict(graph.relations))
 
 
 def spectral(
