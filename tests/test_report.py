@@ -132,12 +132,11 @@ def candidate_rows(folds):
         loss=0.82,
         difference=Estimate(0.064, 0.015, 0.034, 0.094),
         by_fold=folds,
-        num_fits=3,
         weight=0.75,
         status=Status.FULL,
         scores=best,
     )
-    nothing = {"accuracy": None, "loss": None, "difference": None, "by_fold": {}, "num_fits": 0}
+    nothing = {"accuracy": None, "loss": None, "difference": None, "by_fold": {}}
     nothing |= {"weight": 0.0, "scores": {}}
     return [
         row,
@@ -166,7 +165,6 @@ def candidate_rows(folds):
             loss=1.3,
             difference=Estimate(-0.06, 0.02, -0.1, -0.02),
             by_fold={"2006-2007": -0.06},
-            num_fits=1,
             weight=0.0,
             status=Status.DROPPED,
             scores={"2006-2007": 0.53},

@@ -101,9 +101,6 @@ class Dask(FileEngine):
             path = self._path_of(x, self.root / "arrays" / f"{key}.npy")
         return SlicedHop.open([str(path)], key)
 
-    def start_jobs(self, module: str, *, jobs: int) -> Callable[[], None]:
-        return lambda: None  # the workers of the cluster run already
-
     def max_jobs(self, size: int) -> int:
         """Return the number of workers, or 1 if a graph is too large to be sent to them."""
         if size > _files.byte_size(self.memory):

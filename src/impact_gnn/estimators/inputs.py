@@ -110,7 +110,6 @@ class Inputs:
         engine: Where to propagate.
         squashed: Between several node types, squash metapaths by random projections (RpHGNN)
             instead of storing each; `hops` is then the number of iterations.
-        seed: Of the projections.
         predicted_nodes: Positions of the nodes that a fitted model predicts, if those are all it
             reads; in any order, as often as the user asks for them.
     """
@@ -120,7 +119,6 @@ class Inputs:
     undirected: bool = True
     engine: Engine = field(default_factory=Memory)
     squashed: bool = False
-    seed: int = 0
     predicted_nodes: NodeIndex | None = None
     graph: TemporalGraph = field(init=False)
     row_nodes: NodeIndex = field(init=False)
@@ -130,7 +128,6 @@ class Inputs:
 
     def __post_init__(self) -> None:
         view = self.view
-        checks.seed(self.seed)
         if checks.at_least("hops", self.hops, 0) > MOST_HOPS:
             raise InputError(
                 f"hops={self.hops} is more than {MOST_HOPS}, "
@@ -349,7 +346,6 @@ class Inputs:
             iterations=self.hops,
             width=width,
             weighting=method.edge_weighting,
-            seed=self.seed,
             engine=self.engine,
         )
         return [
