@@ -85,7 +85,7 @@ def deadly(tmp_path):
     marker = tmp_path / "killed"
     here = os.getpid()
 
-    def kill_once(time, label, half_life):
+    def kill_once(time, label):
         if os.getpid() != here:
             kill_this_process(marker)
         return np.ones(len(time))

@@ -268,7 +268,7 @@ def test_the_summary_of_a_run_is_read_back_and_draws_the_same_bytes(finished_run
     out, summary = finished_run
     reloaded = read_summary(out / "summary.json")
     assert reloaded == summary
-    assert render(reloaded, files=True) == (out / "report.html").read_text(encoding="utf-8")
+    assert render(reloaded, drawings={}) == (out / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_changed_summary_is_read_back_too(whole, text, tmp_path):

@@ -154,7 +154,6 @@ class NetworkHead(Head):
             seed=options.seed,
             patience=patience,
             device=options.device,
-            progress=options.progress,
             scoring=options.scoring,
             terms=options.terms,
             choose_over=CHOOSE_OVER,

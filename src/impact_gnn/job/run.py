@@ -276,7 +276,7 @@ class _Stages:
                 self.view,
                 model,
                 path,
-                inputs=self.inputs,
+                view=self.view,
                 engine=engine,
                 probability=self.probability,
                 checks=tested.fold_checks,
@@ -427,16 +427,6 @@ class _Stages:
             fixed = fixed.covering(probability, label, weight)
         return replace(ensemble, calibration=fixed)
 
-    def num_jobs(self, work: float) -> int:
-        """Return how many fits run at once where a search did this work."""
-        return num_jobs(
-            self.jobs,
-            pipeline=self.pipeline,
-            graph=self.view,
-            engine=self.engine,
-            work=work,
-        )
-
     def fit_members(
         self, units: Sequence[tuple[Candidate, int]], tested: BacktestResult, engine: Engine
     ) -> list[FitResult]:
@@ -465,7 +455,13 @@ class _Stages:
             fit_and_predict,
             SharedGraph(self.view, engine, inputs=self.inputs),
             list(tasks.values()),
-            jobs=self.num_jobs(tested.work),
+            jobs=num_jobs(
+                self.jobs,
+                pipeline=self.pipeline,
+                graph=self.view,
+                engine=self.engine,
+                work=tested.work,
+            ),
             prepare=prepare_fit,
             starting=starting,
         )

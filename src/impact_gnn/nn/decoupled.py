@@ -28,13 +28,12 @@ class SGC(nn.Module):
         hidden: int | None = None,
         *,
         label_channels: Sequence[int] = (),
-        num_layers: int = 2,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         width = in_channels if isinstance(in_channels, int) else in_channels[-1]
         # Without a hidden width it is the original: one linear map.
-        middle = [] if hidden is None else [hidden] * (num_layers - 1)
+        middle = [] if hidden is None else [hidden]
         widths = [width + sum(label_channels), *middle, num_labels]
         self.classify = mlp(widths, dropout, norm=False)
 
@@ -85,15 +84,13 @@ class SIGN(nn.Module):
         hidden: int = 256,
         *,
         label_channels: Sequence[int] = (),
-        num_layers: int = 2,
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
         # A label hop is one more branch, with an encoder of its own.
         widths = [*in_channels, *label_channels]
         self.branches = nn.ModuleList(encoder(width, hidden, dropout) for width in widths)
-        layers = [hidden * len(widths), *[hidden] * (num_layers - 1), num_labels]
-        self.classify = mlp(layers, dropout)
+        self.classify = mlp([hidden * len(widths), hidden, num_labels], dropout)
 
     def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
         inputs = zip(self.branches, [*hops, *label_hops], strict=True)

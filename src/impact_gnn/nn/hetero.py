@@ -153,10 +153,6 @@ class RpHGNN(nn.Module):
 
     def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
         inputs = [*(self.input_dropout(values) for values in hops), *label_hops]
-        # Groups name all inputs, so the largest position is that of the last one.
-        expected = 1 + max(map(max, self.groups))
-        if len(inputs) != expected:
-            raise InputError(f"the model expects {expected} matrices, but got {len(inputs)}.")
         encoded = [
             encode([inputs[k] for k in group])
             for group, encode in zip(self.groups, self.encode, strict=True)
