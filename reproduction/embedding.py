@@ -72,7 +72,9 @@ def spectral(
     past = past[nodes][:, nodes]
     # D^-½ A D^-½ and its leading eigenvectors, scaled to unit mean square.
     degree = past.sum(1)
-    tau = degree.mean() if len(nodes) else 0.0
+    tau = 0.0
+    if len(nodes):
+        tau = degree.mean()
     scale = 1 / np.sqrt(degree + tau)
     symmetric = diags_array(scale) @ past @ diags_array(scale)
     eigenvalues, eigenvectors = _leading(symmetric, min(width, len(nodes)), seed)
@@ -115,7 +117,9 @@ def _leading(matrix: csr_array, count: int, seed: int) -> tuple[np.ndarray, np.n
         rng = np.random.default_rng(seed)
         first = rng.standard_normal(size)
         # Where the iteration has to restart, SciPy draws from `rng`; before 1.17 it had none.
-        options = {"rng": rng} if "rng" in signature(eigsh).parameters else {}
+        options = {}
+        if "rng" in signature(eigsh).parameters:
+            options["rng"] = rng
         values, vectors = eigsh(matrix, count, which="LA", v0=first, tol=1e-6, **options)
     # Largest first, and only those that carry information.
     order = np.argsort(-values)[:count]

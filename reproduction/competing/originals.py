@@ -35,10 +35,12 @@ class BatchNorm(nn.BatchNorm1d):
         uses_running = not self.training or len(x) < 2
         if uses_running or not self.tracks:
             # Running statistics, or those of the batch without counting a step.
+            statistics: tuple[Tensor | None, Tensor | None] = (None, None)
+            if uses_running:
+                statistics = (self.running_mean, self.running_var)
             return functional.batch_norm(
                 x,
-                self.running_mean if uses_running else None,
-                self.running_var if uses_running else None,
+                *statistics,
                 weight=self.weight,
                 bias=self.bias,
                 training=not uses_running,
@@ -60,7 +62,9 @@ NORMS: dict[str, Callable[[int], nn.Module] | None] = {
 def norms(name: str, width: int) -> list[nn.Module]:
     """Build the norm of this name in `NORMS`: a list of one layer, or of none."""
     build = NORMS[checks.choice("norm", name, NORMS)]
-    return [] if build is None else [build(width)]
+    if build is None:
+        return []
+    return [build(width)]
 
 
 def encoder(
@@ -69,7 +73,12 @@ def encoder(
     """Build the layers that map one hop of `width` columns to the model's hidden width."""
     modules: list[nn.Module] = []
     for _ in range(layers):
-        modules += [nn.Linear(width, hidden), *norms(norm, hidden), PReLU(), Dropout(share)]
+        modules += [
+            nn.Linear(width, hidden),
+            *norms(norm, hidden),
+            PReLU(),
+            Dropout(share),
+        ]
         width = hidden
     return nn.Sequential(*modules)
 
@@ -78,7 +87,12 @@ def mlp(widths: Sequence[int], share: float, *, norm: str) -> nn.Sequential:
     """Build linear layers of these widths with a norm, ReLU and dropout between them."""
     layers: list[nn.Module] = []
     for first, second in pairwise(widths[:-1]):
-        layers += [nn.Linear(first, second), *norms(norm, second), nn.ReLU(), Dropout(share)]
+        layers += [
+            nn.Linear(first, second),
+            *norms(norm, second),
+            nn.ReLU(),
+            Dropout(share),
+        ]
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
 
 
@@ -155,9 +169,26 @@ class OriginalGAMLP(GAMLP):
         )
         self.attend = HopAttention(hidden)
         self.residual = nn.Linear(in_channels[0], hidden)
-        last = ResidualMLP(hidden, hidden, num_labels, num_layers, dropout, norm="batch")
-        self.classify = nn.Sequential(PReLU(), Dropout(dropout), last)
-        self.label_branch = label_branch(label_channels, hidden, num_labels, 4, dropout)
+        last = ResidualMLP(
+            hidden,
+            hidden,
+            num_labels,
+            num_layers,
+            dropout,
+            norm="batch",
+        )
+        self.classify = nn.Sequential(
+            PReLU(),
+            Dropout(dropout),
+            last,
+        )
+        self.label_branch = label_branch(
+            label_channels,
+            hidden,
+            num_labels,
+            4,
+            dropout,
+        )
 
 
 class OriginalSeHGNN(SeHGNN):
@@ -182,5 +213,15 @@ class OriginalSeHGNN(SeHGNN):
         self.join = nn.Linear(len(widths) * hidden, hidden)
         self.residual = nn.Linear(in_channels[0], hidden)
         last = mlp([hidden, hidden, num_labels], dropout, norm="batch")
-        self.classify = nn.Sequential(PReLU(), Dropout(dropout), last)
-        self.label_branch = label_branch(label_channels, hidden, num_labels, 4, dropout)
+        self.classify = nn.Sequential(
+            PReLU(),
+            Dropout(dropout),
+            last,
+        )
+        self.label_branch = label_branch(
+            label_channels,
+            hidden,
+            num_labels,
+            4,
+            dropout,
+        )
