@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, log_softmax, softmax
 
 from impact_gnn.checks import InputError
-from impact_gnn.nn import Step
+from impact_gnn.nn import Run, Step
 
 
 @dataclass(frozen=True)
@@ -85,3 +85,10 @@ class Schedule:
         if self.period is not None:
             rate *= (1 + math.cos(math.pi * min((epoch - 1) / self.period, 1.0))) / 2
         return float(rate)
+
+
+class RunByLoss(Run):
+    """A training whose best epoch has the least loss on the validation rows."""
+
+    def criterion(self, logits: Tensor, truth: Tensor, score: float) -> float:
+        return -float(self.training.loss(logits.float(), truth).mean())

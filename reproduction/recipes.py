@@ -11,16 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import impact_gnn as ig
 from impact_gnn import nn
 from impact_gnn.methods import Kind, Method
+from impact_gnn.nn.optimizer import Adam
 from impact_gnn.propagation.labels import repeated_label_hops
 from reproduction.competing import LinearRevGAT
-from reproduction.competing.stages import fit_stages
-from reproduction.losses import LogCrossEntropy, Schedule
+from reproduction.competing.originals import OriginalGAMLP
+from reproduction.competing.stages import Rlu, fit_stages
+from reproduction.losses import LogCrossEntropy, RunByLoss, Schedule
 from reproduction.synthetic import Chain
 from reproduction.table2 import Outcome, Problem
+
+OPTIMIZERS = {"adam": Adam, "rmsprop": torch.optim.RMSprop}
 
 
 @dataclass(frozen=True)
@@ -106,10 +111,10 @@ class Linear:
             patience=self.patience,
             seed=seed,
             loss=LogCrossEntropy(),
-            optimizer=self.optimizer,
+            optimizer=OPTIMIZERS[self.optimizer],
             schedule=Schedule(self.warm_up),
             hide_labels=0.5 if self.labels else 0.0,
-            choose_by="loss",
+            run=RunByLoss,
         )
         result = nn.fit(
             lambda: LinearRevGAT(
@@ -197,15 +202,12 @@ class Staged:
             seed=seed,
         )
         best = fit_stages(
-            lambda: nn.GAMLP(
+            lambda: OriginalGAMLP(
                 [hop.shape[1] for hop in hops],
                 view.num_labels,
                 self.hidden,
                 label_channels=[view.num_labels] * self.label_hops,
                 num_layers=self.num_layers,
-                encoder_layers=2,
-                label_layers=4,
-                norm="batch",
                 dropout=self.dropout,
             ),
             make_task,
@@ -213,7 +215,7 @@ class Staged:
             split=here,
             num_labels=view.num_labels,
             training=training,
-            reliable=nn.Reliable(self.stages, self.threshold, self.weight, self.temperature),
+            reliable=Rlu(self.stages, self.threshold, self.weight, self.temperature),
         )
         predicted = nn.predict(
             best.result.model, best.task, np.searchsorted(rows, problem.rows)

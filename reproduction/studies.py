@@ -78,8 +78,8 @@ def mag_rphgnn(*extras: str) -> Decoupled:
     """RpHGNN on ogbn-mag as published: 3 iterations, label hops, width 512, up to 500 epochs.
 
     Its learning rate is .003·.99^epoch, and the consistency of three views counts .6. The original
-    gives authors, fields and institutions 512 trained numbers each; ours have none, or with
-    `ig.Pipeline(embed="spectral")` 64 from the graph.
+    gives authors, fields and institutions 512 trained numbers each; ours have none, or 64 from the
+    graph by `embedding.with_spectral_embedding`.
     """
     return Decoupled(
         "rphgnn-original",

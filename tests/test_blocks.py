@@ -59,4 +59,4 @@ def test_mlp_has_the_layers_it_is_asked_for():
         Dropout,
         nn.Linear,
     ]
-    assert not any(isinstance(layer, nn.LayerNorm) for layer in mlp([4, 3, 3, 2], norm="none"))
+    assert not any(isinstance(layer, nn.LayerNorm) for layer in mlp([4, 3, 3, 2], norm=False))

@@ -15,6 +15,7 @@ from impact_gnn.nn import (
     GraphTask,
     HopTask,
     Propagation,
+    Split,
     Training,
     fit,
     split_rows,
@@ -68,11 +69,10 @@ def watched(view, training, split=None):
 # -- nothing hidden
 
 
-@pytest.mark.parametrize("refit", [False, True])
 @pytest.mark.parametrize("batch_size", [None, 16])
-def test_no_target_label_reaches_a_gradient(graph, view, refit, batch_size):
+def test_no_target_label_reaches_a_gradient(graph, view, batch_size):
     """True labels of targets, scrambled or even unmasked, change no bit of any weight."""
-    training = replace(CPU, refit=refit, batch_size=batch_size)
+    training = replace(CPU, batch_size=batch_size)
     other = ig.audit.scrambled(graph, CUTOFF)
     results = [
         fit(build, HopTask([view.x]), y, split_rows(view), training)
@@ -180,11 +180,11 @@ def test_only_epochs_with_all_rows_are_chosen_and_patience_counts_from_the_end(v
     assert [each.epoch for each in hidden] == [3, 4, 5, 6]
 
 
-def test_refit_ends_with_all_rows(view):
-    for seed in range(4):
-        steps = watched(view, replace(CPU, refit=True, seed=seed))
-        assert len(steps) > 9
-        assert len(steps[-1][0]) == len(split_rows(view).all)
+def test_without_validation_the_last_epoch_has_all_rows(view):
+    rows = Split(split_rows(view).all, np.empty(0, np.int64))
+    steps = watched(view, CPU, rows)
+    assert len(steps) == CPU.epochs
+    assert len(steps[-1][0]) == len(rows.train)
 
 
 def test_a_curriculum_longer_than_the_training_keeps_its_last_epoch(view):

@@ -21,6 +21,7 @@ import impact_gnn as ig
 from impact_gnn.checks import InputError, WorkerLost
 from impact_gnn.cli import app
 from impact_gnn.engines import Dask, Disk, Memory, Operator
+from impact_gnn.engines.dask import connected
 from impact_gnn.graph import TemporalGraph, build_csr
 from places import quick_directory
 
@@ -120,17 +121,11 @@ def test_a_failing_task_is_done_again(client, place):
         list(Dask(client, place).map_tasks(fails, [(place / "c",)]))
 
 
-def test_a_scheduler_may_be_named_by_its_address(place):
-    step = step_of(100, 500)
-    x = np.ones((100, 3), np.float32)
-    options = {"processes": False, "dashboard_address": ":0", "n_workers": 1, "protocol": "tcp"}
-    with distributed.LocalCluster(**options) as cluster:
-        hops = Dask(cluster.scheduler_address, place / "work").hops([step], x)
-    np.testing.assert_array_equal(np.asarray(hops[0]), Memory().hops([step], x)[0])
-    with pytest.raises(InputError, match=r"client is a int; pass a .* or a scheduler's address"):
-        Dask(7)
+def test_anything_but_a_client_of_a_scheduler_is_refused(place):
+    with pytest.raises(InputError, match=r"client is a str; pass a dask.distributed.Client"):
+        Dask("tcp://127.0.0.1:1", place / "work")
     with pytest.raises(InputError, match=r"no scheduler answers at tcp://127\.0\.0\.1:1"):
-        Dask("tcp://127.0.0.1:1", place / "work", patience=1).hops([step], x)
+        connected("tcp://127.0.0.1:1", patience=1)
 
 
 def test_workers_must_see_the_directory(place, client, monkeypatch):
@@ -218,10 +213,12 @@ def test_a_scheduler_that_dies_or_falls_silent_ends_the_work_with_a_sentence(
             scheduler.send_signal(getattr(signal, signal_name))
 
     x, step = np.ones((2000, 64), np.float32), step_of(2000, 50_000)
+    client = connected(address, patience=3)
     with pytest.raises(WorkerLost, match=sentence):
-        Dask(address, place / "work", memory=2000 * 4 * 6, patience=3, progress=strike).hops(
+        Dask(client, place / "work", memory=2000 * 4 * 6, patience=3, progress=strike).hops(
             [step, step], x
         )
+    client.close(timeout=1)
     worker.kill()  # a task that it still writes would meet its successor's
     worker.wait()
     np.testing.assert_array_equal(  # a scheduler without that one's work goes on with what is there
@@ -230,7 +227,7 @@ def test_a_scheduler_that_dies_or_falls_silent_ends_the_work_with_a_sentence(
     )
 
 
-def test_without_dask_the_sentence_says_what_to_install(place, monkeypatch):
+def test_without_dask_the_sentence_says_what_to_install(monkeypatch):
     plain = builtins.__import__
 
     def missing(name, *rest, **options):
@@ -241,7 +238,7 @@ def test_without_dask_the_sentence_says_what_to_install(place, monkeypatch):
     monkeypatch.delitem(sys.modules, "distributed")
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(InputError, match=r"pip install 'impact-gnn\[distributed\]'"):
-        Dask("tcp://127.0.0.1:1", place).hops([step_of(100, 500)], np.ones((100, 3), np.float32))
+        connected("tcp://127.0.0.1:1")
 
 
 @pytest.mark.usefixtures("without_page")

@@ -169,7 +169,7 @@ def test_a_budget_counts_what_was_spent_before_a_kill(graph, tmp_path, monkeypat
     now[0] = 10_000.0  # time between two runs does not count
     stopped = ig.backtest(graph, **options)
     assert (stopped.finished, stopped.seconds) == (False, 200.0)
-    assert sorted(row.num_fits for row in stopped.rows) == [0, 1, 1]
+    assert sorted(len(row.scores) for row in stopped.rows) == [0, 1, 1]
 
 
 def test_a_budget_is_that_of_the_whole_command(graph, monkeypatch):

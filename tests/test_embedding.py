@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.estimators import Inputs, Method, Pipeline
-from impact_gnn.propagation.embedding import spectral
+from impact_gnn.estimators import Inputs, Pipeline
+from reproduction.embedding import spectral, with_spectral_embedding
 
 CUT = 2005
 
@@ -143,76 +143,22 @@ def _writes_early(graph, author):
     return bool((graph.time[writes[1][writes[0] == author]] < CUT).any())
 
 
-def test_models_receive_types_without_features_and_others_retain_theirs():
-    view = author_graph(width=3).masked(CUT)
-    none, spectral_ = (Inputs(view, embed=name) for name in ("none", "spectral"))
-    assert len(spectral_.paths()) > len(none.paths())
-    np.testing.assert_array_equal(none.graph.x, spectral_.graph.x)
-    assert spectral_.graph.nodes["author"].x.shape[1] > 0
-    with pytest.raises(ig.InputError, match="'snapshot' cannot be combined with embed='spectral'"):
-        spectral_.model_inputs(Method.parse("snapshot"), CUT)
-    with pytest.raises(
-        ig.InputError, match="embed='node2vec' is not valid; choose one of 'none', 'spectral'"
-    ):
-        Pipeline(embed="node2vec").fit(author_graph(width=3))
+def test_types_without_features_receive_some_and_others_retain_theirs():
+    graph = author_graph(width=3)
+    embedded = with_spectral_embedding(graph, CUT)
+    np.testing.assert_array_equal(embedded.x, graph.x)
+    np.testing.assert_array_equal(embedded.nodes["author"].x, spectral(graph, CUT)["author"])
+    assert len(Inputs(embedded.masked(CUT)).paths()) > len(Inputs(graph.masked(CUT)).paths())
 
 
 @pytest.mark.parametrize("model", ["sehgnn", "rphgnn", "sign", "trees"])
 @pytest.mark.parametrize("width", [None, 3])
-def test_pipelines_with_embeddings_see_no_hidden_label_and_come_back_from_disk(
-    model, width, tmp_path
-):
-    graph, options = (
-        author_graph(width=width),
-        {"embed": "spectral", "cutoff": CUT, "hidden": 8, "epochs": 4, "device": "cpu"},
-    )
-    p = Pipeline(model, "pmp+labels", **options).fit(graph)
-    probabilities = p.predict_proba(graph)
-    scrambled = ig.audit.scrambled(graph, CUT)
-    assert np.array_equal(
-        Pipeline(model, "pmp+labels", **options).fit(scrambled).predict_proba(scrambled),
-        probabilities,
-    )
-    p.save(tmp_path / "model")
-    assert np.array_equal(Pipeline.load(tmp_path / "model").predict_proba(graph), probabilities)
-
-
-def test_a_fitted_pipeline_reads_later_graphs_by_the_embedding_of_its_fit():
-    """With a later cutoff, nodes keep the embedding that the model was trained on."""
-    graph = author_graph()
-    p = Pipeline("linear", embed="spectral", cutoff=CUT - 1, epochs=4).fit(graph)
-    later = p.inputs(graph.masked(CUT))
-    assert later.graph.x.tobytes() == spectral(graph, CUT - 1)["paper"].tobytes()
-    np.testing.assert_allclose(
-        p.predict_proba(graph, cutoff=CUT),
-        p.predict_proba(graph)[graph.time[graph.time >= CUT - 1] >= CUT],
-        atol=1e-6,
-    )
-    assert Pipeline("linear", embed="spectral", cutoff=CUT).fit(graph).fitted.cutoff == CUT
-    p.set_params(cutoff=CUT).fit(graph)  # and anew
-    assert p.inputs(graph.masked(CUT)).graph.x.tobytes() == spectral(graph, CUT)["paper"].tobytes()
-
-
-def test_explanations_name_places_in_the_graph():
-    graph = author_graph(width=3)
-    p = Pipeline("linear", embed="spectral", cutoff=CUT, epochs=4).fit(graph)
-    explanation = ig.explain(p, graph, int(np.flatnonzero(graph.time >= CUT)[0]))
-    names = [each.name for each in explanation.features]
-    assert any(name.startswith("place in the graph, ") for name in names)
-    together = explanation.probability - explanation.runner_up_probability
-    assert sum(part.contribution for part in explanation.parts) == pytest.approx(together, abs=1e-4)
-
-
-@pytest.mark.usefixtures("without_page")
-def test_a_run_can_embed(tmp_path):
-    graph = author_graph(width=3, n=150)
-    summary = ig.run(
-        graph,
-        tmp_path,
-        cutoff=CUT,
-        candidates=["plain", "labels"],
-        effort="quick",
-        embed="spectral",
-    )
-    assert summary.options.embed == "spectral"
-    assert "embed='spectral'" in ig.report.sentences.command(summary)
+def test_pipelines_with_embeddings_depend_on_no_hidden_label(model, width):
+    graph = author_graph(width=width)
+    options = {"cutoff": CUT, "hidden": 8, "epochs": 4, "device": "cpu"}
+    probabilities = []
+    for each in (graph, ig.audit.scrambled(graph, CUT)):
+        embedded = with_spectral_embedding(each, CUT)
+        pipeline = Pipeline(model, "pmp+labels", **options).fit(embedded)
+        probabilities.append(pipeline.predict_proba(embedded))
+    np.testing.assert_array_equal(*probabilities)

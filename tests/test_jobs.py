@@ -60,7 +60,7 @@ def in_one_process(graph, part_from_outside):
 
 @needs_two_cores
 def test_processes_do_not_change_a_back_test(graph, in_one_process):
-    assert {row.num_fits for row in in_one_process.rows} == {2}
+    assert {len(row.scores) for row in in_one_process.rows} == {2}
     assert_same(in_one_process, search(graph, jobs=2))
 
 
@@ -87,7 +87,7 @@ def deadly(tmp_path):
     marker = tmp_path / "killed"
     here = os.getpid()
 
-    def kill_once(time, label, half_life):
+    def kill_once(time, label):
         if os.getpid() != here:
             kill_this_process(marker)
         return np.ones(len(time))

@@ -51,7 +51,7 @@ def node_number(graph, nodes):
     return np.asarray(nodes, np.float32)[:, None]
 
 
-def first_period_only(time, label, half_life):
+def first_period_only(time, label):
     return (time == time.min()).astype(float)
 
 
@@ -159,7 +159,4 @@ def test_window_trains_on_the_newest_third_of_the_labels():
     """Whole periods count, and unknown labels do not move the border."""
     time = np.array([1, 1, 1, 2, 2, 2, 3, 3, 3, 4])
     label = np.array([0, 1, 0, 1, 0, 1, 0, 1, 0, -1])
-    assert (
-        methods.get("window").label_weight(time, label, None).tolist()
-        == [0] * 3 + [0] * 3 + [1] * 4
-    )
+    assert methods.get("window").label_weight(time, label).tolist() == [0] * 3 + [0] * 3 + [1] * 4

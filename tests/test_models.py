@@ -20,8 +20,8 @@ from impact_gnn.nn import (
     TimeCenter,
     align_layer,
 )
-from impact_gnn.nn.blocks import ResidualMLP
 from impact_gnn.nn.sparse import _Product
+from reproduction.competing.originals import OriginalGAMLP, ResidualMLP
 from reproduction.competing.revgat import LinearRevGAT, RevGAT, _SomeEdges
 
 CUTOFF = 4
@@ -65,16 +65,7 @@ DECOUPLED = {
     "sgc-mlp": lambda labels: SGC(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "sign": lambda labels: SIGN(WIDTHS, LABELS, hidden=6, label_channels=labels),
     "gamlp-recursive": lambda labels: GAMLP(WIDTHS, LABELS, hidden=6, label_channels=labels),
-    "gamlp-original": lambda labels: GAMLP(
-        WIDTHS,
-        LABELS,
-        hidden=6,
-        label_channels=labels,
-        num_layers=6,
-        encoder_layers=2,
-        label_layers=4,
-        norm="batch",
-    ),
+    "gamlp-original": lambda labels: OriginalGAMLP(WIDTHS, LABELS, 6, label_channels=labels),
 }
 
 

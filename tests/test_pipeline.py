@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from impact_gnn import nn
 from impact_gnn.estimators import Ensemble, Inputs, Method, Pipeline
 from impact_gnn.graph import Relation
 from paper_propagation import message_matrix
@@ -296,14 +297,19 @@ def test_refusals(graph):
         p.predict(graph.with_features(np.ones((300, 2))))
 
 
-def test_patience_is_how_long_a_better_score_is_waited_for(graph):
+def test_patience_is_how_long_a_better_score_is_waited_for(graph, monkeypatch):
     """Epochs after the best one: as many as requested, of networks; trees stop after their own."""
+    epochs = []
+    train_epoch = nn.Run.train_epoch
+    monkeypatch.setattr(
+        nn.Run, "train_epoch", lambda run, epoch: epochs.append(epoch) or train_epoch(run, epoch)
+    )
     for patience in (1, 7):
-        epochs = []
+        epochs.clear()
         p = Pipeline(
             "sign", cutoff=CUTOFF, hidden=8, epochs=60, patience=patience, refit=False, device="cpu"
         )
-        p.fit(graph, progress=lambda epoch, epochs=epochs: epochs.append(epoch.epoch))
+        p.fit(graph)
         assert len(epochs) == min(60, p.fitted.rounds + patience)
     with pytest.raises(
         ig.InputError, match="patience=0 is not valid; use a whole number of at least 1"

@@ -132,12 +132,11 @@ def candidate_rows(folds):
         loss=0.82,
         difference=Estimate(0.064, 0.015, 0.034, 0.094),
         by_fold=folds,
-        num_fits=3,
         weight=0.75,
         status=Status.FULL,
         scores=best,
     )
-    nothing = {"accuracy": None, "loss": None, "difference": None, "by_fold": {}, "num_fits": 0}
+    nothing = {"accuracy": None, "loss": None, "difference": None, "by_fold": {}}
     nothing |= {"weight": 0.0, "scores": {}}
     return [
         row,
@@ -166,7 +165,6 @@ def candidate_rows(folds):
             loss=1.3,
             difference=Estimate(-0.06, 0.02, -0.1, -0.02),
             by_fold={"2006-2007": -0.06},
-            num_fits=1,
             weight=0.0,
             status=Status.DROPPED,
             scores={"2006-2007": 0.53},
@@ -270,7 +268,7 @@ def test_the_summary_of_a_run_is_read_back_and_draws_the_same_bytes(finished_run
     out, summary = finished_run
     reloaded = read_summary(out / "summary.json")
     assert reloaded == summary
-    assert render(reloaded, files=True) == (out / "report.html").read_text(encoding="utf-8")
+    assert render(reloaded, drawings={}) == (out / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_changed_summary_is_read_back_too(whole, text, tmp_path):
@@ -315,7 +313,7 @@ def test_every_figure_is_a_file(finished_run):
     [
         (
             {"schema": 0},
-            "summary.json has schema 0, but this release reads 9; use the release that wrote it.",
+            "summary.json has schema 0, but this release reads 10; use the release that wrote it.",
         ),
         ({"fits": {}}, "summary.json.fits is {} but should be"),
         ({"command": 3}, "summary.json.command is 3 but should be of type str"),
@@ -324,7 +322,7 @@ def test_every_figure_is_a_file(finished_run):
 def test_another_schema_is_refused_with_a_sentence(whole, tmp_path, change, sentence):
     write_summary(whole, tmp_path / "summary.json")
     content = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert content["schema"] == 9
+    assert content["schema"] == 10
     (tmp_path / "summary.json").write_text(json.dumps(content | change), encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_summary(tmp_path / "summary.json")
@@ -857,7 +855,6 @@ def test_the_command_has_all_options(whole, page):
     assert command(whole).startswith(asked)
     assert "seed=7, " in command(whole)
     assert "undirected=False" in command(changed(whole, options__undirected=False))
-    assert "embed='spectral'" in command(changed(whole, options__embed="spectral"))
     assert "budget=90.0" in command(changed(whole, options__budget=90.0))
     assert "budget" not in command(changed(whole, options__budget=None))
     assert command(replace(whole, command="impact run 'a b'")) == "impact run 'a b'"

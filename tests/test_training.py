@@ -20,16 +20,14 @@ from impact_gnn.nn import (
     GraphTask,
     HopTask,
     Propagation,
-    Reliable,
     Split,
     Training,
     fit,
     predict,
     split_rows,
 )
-from impact_gnn.nn.stages import confident_rows
 from impact_gnn.propagation.hops import propagate
-from reproduction.competing.stages import fit_stages
+from reproduction.competing.stages import Rlu, fit_stages
 
 CUTOFF, LABELS = 4, 3
 CPU = Training(epochs=12, device="cpu", lr=0.05)
@@ -100,10 +98,9 @@ def test_split_skips_periods_without_labels():
         split_rows(g)
 
 
-@pytest.mark.parametrize("refit", [False, True])
-def test_true_labels_of_targets_change_nothing(view, refit):
+def test_true_labels_of_targets_change_nothing(view):
     other = graph(scramble=True)
-    training = replace(CPU, epochs=5, refit=refit)
+    training = replace(CPU, epochs=5)
     a, b = (fit(gcn, graph_task(g), g.y, split_rows(g), training) for g in (view, other))
     assert same(a.state, b.state)
 
@@ -161,17 +158,6 @@ def test_without_validation_rows_the_last_epoch_is_retained(view):
     assert result.best_epoch == 4 == len(result.history)
     assert math.isnan(result.valid_score)
     assert [e.epoch for e in epochs] == [1, 2, 3, 4]
-
-
-def test_refit_trains_on_all_labelled_rows_for_the_chosen_epochs(view, split):
-    task = HopTask([view.x])
-    result = fit(build, task, view.y, split, replace(CPU, refit=True))
-    nobody = np.empty(0, np.int64)
-    expected = fit(
-        build, task, view.y, Split(split.all, nobody), replace(CPU, epochs=result.best_epoch)
-    )
-    assert same(result.state, expected.state)
-    assert result.valid_score == fit(build, task, view.y, split, CPU).valid_score
 
 
 def test_sample_weight_zero_is_the_same_as_leaving_out(view, split):
@@ -287,7 +273,7 @@ def test_stages_learn_from_confident_predictions_and_no_hidden_label(view, split
             split=split,
             num_labels=LABELS,
             training=CPU,
-            reliable=Reliable(stages=3, threshold=0.7),
+            reliable=Rlu(stages=3, threshold=0.7),
         )
         runs.append((staged, soft_labels))
     (staged, soft_labels), (other, _) = runs
@@ -297,7 +283,7 @@ def test_stages_learn_from_confident_predictions_and_no_hidden_label(view, split
     others = np.setdiff1d(np.arange(view.num_nodes), split.train)
     assert not soft_labels[0][others].any()  # stage 0 has true labels only
     first = predict(staged.stages[0].model, label_task(view, [])(soft_labels[0]))
-    rows = confident_rows(first, others, 0.7)
+    rows = others[first[others].max(1) >= 0.7]
     assert 0 < len(rows) < len(others)
     np.testing.assert_array_equal(
         np.flatnonzero(soft_labels[1][others].any(1)), np.searchsorted(others, rows)
@@ -309,7 +295,7 @@ def test_stages_learn_from_confident_predictions_and_no_hidden_label(view, split
 
 def test_stages_refit_on_all_labelled_rows(view, split):
     soft_labels = []
-    training = replace(CPU, epochs=4, refit=True)
+    training = replace(CPU, epochs=4)
     staged = fit_stages(
         gamlp,
         make_task=label_task(view, soft_labels),
@@ -317,7 +303,8 @@ def test_stages_refit_on_all_labelled_rows(view, split):
         split=split,
         num_labels=LABELS,
         training=training,
-        reliable=Reliable(stages=2),
+        refit=True,
+        reliable=Rlu(stages=2),
     )
     assert len(soft_labels) == 2 + staged.stage + 1
     assert (soft_labels[-1][split.all].argmax(1) == view.y[split.all]).all()
@@ -333,7 +320,7 @@ def test_reliable_is_checked():
         ({"weight": -1.0}, "weight=-1.0 must be at least 0"),
     ):
         with pytest.raises(ig.InputError, match=words):
-            Reliable(**wrong)
+            Rlu(**wrong)
 
 
 # -- refusals

@@ -126,7 +126,6 @@ def test_options_beyond_reason(tmp_path, options, sentence):
         {"hidden": 10**12},
         {"dropout": 2},
         {"dropout": float("nan")},
-        {"half_life": -1, "method": "recency"},
         {"seed": 2**64},
     ],
 )

@@ -28,10 +28,11 @@ from impact_gnn.methods import (
 )
 from impact_gnn.methods.aligned_hops import communities_of, jjnorm_jointly
 from reproduction.competing.bbse import bbse
-from reproduction.competing.consistency import Consistency
+from reproduction.competing.consistency import Consistency, ConsistentHead
 from reproduction.competing.curriculum import Curriculum, with_curriculum
 from reproduction.competing.editors import EDITORS, Editable, RiskEditors
 from reproduction.competing.matching import kernel_mean_matching
+from reproduction.competing.originals import OriginalSeHGNN
 from reproduction.competing.revgat import LinearRevGAT, RevGAT
 from reproduction.competing.terms import MomentDiscrepancy, RiskVariance
 from reproduction.losses import Schedule
@@ -100,10 +101,6 @@ def _adjust_by_confusion(
     base = tempered(unsmoothed, evidence.temperature)
     factor = ratio(bbse(evidence.confusion, base.argmax(1)), evidence.prior)
     return reweighted(tempered(probabilities, evidence.temperature), factor).astype(np.float32)
-
-
-def _consistent(others: np.ndarray) -> tuple[nn.Term, ...]:
-    return (Consistency(others),)
 
 
 PARTS = [
@@ -197,28 +194,30 @@ PARTS = [
 for _part in PARTS:
     register(_part)
 
+RPHGNN = Network(
+    nn.RpHGNN,
+    kind=ModelKind.SQUASHED,
+    hidden=512,
+    dropout=0.4,
+    lr=0.003,
+    training=nn.Training(schedule=Schedule(decay=0.99)),
+)
 MODELS = {
     "sehgnn-original": ModelSpec.of_network(
         "SeHGNN with the layers and width published for ogbn-mag",
         Network(
-            partial(nn.SeHGNN, encoder_layers=2, label_layers=4, norm="batch"),
+            OriginalSeHGNN,
             hidden=512,
             lr=0.001,
         ),
         cost=6.0,
         several_types=True,
     ),
-    "rphgnn-original": ModelSpec.of_network(
+    "rphgnn-original": ModelSpec(
         "RpHGNN with the width, schedule and consistency loss published for ogbn-mag",
-        Network(
-            nn.RpHGNN,
-            kind=ModelKind.SQUASHED,
-            hidden=512,
-            dropout=0.4,
-            lr=0.003,
-            training=nn.Training(schedule=Schedule(decay=0.99)),
-            terms=_consistent,
-        ),
+        kind=ModelKind.SQUASHED,
+        make=partial(ConsistentHead, RPHGNN),
+        network=RPHGNN,
         cost=3.0,
         several_types=True,
     ),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softmax
 
-from impact_gnn.nn import Step
+from impact_gnn.estimators.network import NetworkHead
+from impact_gnn.nn import Lesson, Step, Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,3 +34,13 @@ class Consistency:
         middle = views.detach().mean(0) ** (1 / self.temperature)
         middle = middle / middle.sum(1, keepdim=True).clamp(min=1e-12)
         return self.weight * (views - middle).square().sum(2).mean()
+
+
+class ConsistentHead(NetworkHead):
+    """A network that is trained with `Consistency` of the rows that are not trained on."""
+
+    def fit(self, task: Task, lesson: Lesson, rounds: int | None = None) -> None:
+        # Rows that are neither trained on nor validated.
+        others = np.setdiff1d(np.arange(task.num_rows), lesson.split.all)
+        self.options = replace(self.options, terms=(*self.options.terms, Consistency(others)))
+        super().fit(task, lesson, rounds)

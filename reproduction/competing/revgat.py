@@ -15,9 +15,10 @@ from torch_geometric.nn import GroupAddRev
 
 from impact_gnn.checks import InputError
 from impact_gnn.nn.align_layers import Message
-from impact_gnn.nn.blocks import BatchNorm, dropout, norms
+from impact_gnn.nn.blocks import dropout
 from impact_gnn.nn.sparse import Propagation
 from impact_gnn.nn.spatial import GATLayer
+from reproduction.competing.originals import BatchNorm, norms
 
 
 class _Rooted(nn.Module):

@@ -6,18 +6,15 @@ float64 sums that add up. `jjnorm` and `pny` move labelled nodes that are no tar
 """
 
 from impact_gnn.alignment.center import (
-    apply_center,
-    apply_standardize,
     by_period,
     center,
     center_by,
     standardize,
     standardize_by,
 )
-from impact_gnn.alignment.jjnorm import JJSums, apply_jjnorm, jj_scales, jjnorm, jjnorm_by
+from impact_gnn.alignment.jjnorm import JJSums, jj_scales, jjnorm, jjnorm_by
 from impact_gnn.alignment.pny import (
     coefficients,
-    label_covariances,
     pny,
     pny_by,
     refuse_unless_fits,
@@ -28,9 +25,6 @@ __all__ = [
     "Communities",
     "JJSums",
     "Moments",
-    "apply_center",
-    "apply_jjnorm",
-    "apply_standardize",
     "by_period",
     "center",
     "center_by",
@@ -38,7 +32,6 @@ __all__ = [
     "jj_scales",
     "jjnorm",
     "jjnorm_by",
-    "label_covariances",
     "pny",
     "pny_by",
     "refuse_unless_fits",

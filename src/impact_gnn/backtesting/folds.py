@@ -51,7 +51,6 @@ class Fold:
     window: Window
     graph: TemporalGraph  # the past up to their end, labels of the periods hidden
     rows: np.ndarray  # positions in `graph` of the periods' labelled nodes
-    truth: np.ndarray  # their labels
     unlabelled: np.ndarray  # positions of the periods' other nodes, or a sample of them
     classes: np.ndarray  # that could be seen before them; `graph` knows no others
 
@@ -187,7 +186,6 @@ def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) 
         window=window,
         graph=past.with_visible_classes(),
         rows=rows,
-        truth=np.array(then.label[rows]),
         unlabelled=sample_of(unlabelled_in(then, window)),
         classes=past.visible_classes(),
     )

@@ -47,7 +47,6 @@ class CandidateResult:
     loss: float | None  # log-loss, geometric mean over folds, likewise
     difference: Estimate | None  # of the score to plain's, paired; None for plain itself
     by_fold: dict[str, float]  # the difference in every fold in which plain was tried too
-    num_fits: int
     weight: float  # in the choice
     status: Status
     error: str | None = None  # where it failed: the sentence

@@ -70,11 +70,6 @@ class Scores:
         done = {unit.fold for unit in self.predictions if unit.candidate == candidate}
         return [fold for fold in self.folds if fold in done]
 
-    def num_fits(self, candidate: Candidate) -> int:
-        """Fits of a candidate on the folds, over all seeds."""
-        units = [unit for unit in self.predictions if unit.fold in self.truth]
-        return sum(unit.candidate == candidate for unit in units)
-
     def scoring_of(self, fold: str) -> Scoring:
         return self.scoring.get(fold, Scoring())
 

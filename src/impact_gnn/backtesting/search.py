@@ -88,8 +88,6 @@ def backtest(
     seeds: int = 1,
     cutoff: int | str | None = None,
     pipeline: Pipeline | None = None,
-    metric: str | None = None,
-    class_weight: str | None = None,
     budget: float | None = None,
     refits: int = 0,
     engine: Engine | None = None,
@@ -115,9 +113,6 @@ def backtest(
         seeds: Seeds per fold, whose probabilities are averaged.
         cutoff: Labels are known before it; by default the graph tells.
         pipeline: Everything but the method, model and seed; by default `Pipeline()`.
-        metric: What candidates are judged by, a name of `METRICS`; by default the pipeline's.
-        class_weight: "balanced" to let all classes count the same in training; by default the
-            pipeline's.
         budget: Seconds, with those of fits in the store, after which no fit is expected to end;
             None for no bound.
         refits: How often each chosen candidate will be fitted again, for which the budget leaves
@@ -135,7 +130,7 @@ def backtest(
         >>> g = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0)
         >>> small = Pipeline(epochs=3, hidden=8)
         >>> b = backtest(g, candidates=["center"], folds=2, cutoff=4, pipeline=small)
-        >>> [row.num_fits for row in b.rows]
+        >>> [len(row.scores) for row in b.rows]
         [2, 2]
         >>> {str(one) for one in b.choice.candidates} <= {"plain", "center"}
         True
@@ -151,9 +146,7 @@ def backtest(
     if candidates is not None:
         wanted = list(dict.fromkeys([BASELINE, *map(Candidate.of, candidates)]))
     folds = EFFORTS[effort].folds if folds is None else folds
-    options = {"metric": metric, "class_weight": class_weight}
-    changed = {name: value for name, value in options.items() if value is not None}
-    pipeline = clone(pipeline or Pipeline()).set_params(**changed).checked()
+    pipeline = clone(pipeline or Pipeline()).checked()
     search = Search(
         graph=view,
         windows=windows(view, folds),
@@ -589,7 +582,6 @@ class Search:
             loss=self.scores.loss(candidate),
             difference=overall_difference,
             by_fold={fold: value for fold, (value, _) in differences.items()},
-            num_fits=self.scores.num_fits(candidate),
             weight=weight,
             status=self.status_of(candidate),
             error=self.failed.get(candidate),

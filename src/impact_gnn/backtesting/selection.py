@@ -402,8 +402,6 @@ class EnsembleSelection:
                 self.unlabelled_probabilities(ensemble, holdout),
             )
         )
-        if not len(unlabelled):  # a store of an earlier version
-            return []
         # The holdout is a part of the window, and the unlabelled nodes are a sample.
         share = len(holdout.index) / len(self.scores.truth[str(holdout.window)])
         return labelled_shares(labelled, unlabelled, share * num_unlabelled / len(unlabelled))

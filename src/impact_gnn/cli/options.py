@@ -171,12 +171,6 @@ class ModelOptions:
     directed: Annotated[
         bool, typer.Option("--directed", help="Propagate along the direction of the edges only.")
     ] = False
-    embed: Annotated[
-        str,
-        typer.Option(
-            help="Embedding of node types without features: spectral (of the past) or none."
-        ),
-    ] = "none"
 
     def keywords(self) -> dict[str, Any]:
         """The options as keywords of `run` and `Pipeline`."""

@@ -8,9 +8,9 @@ from impact_gnn import checks
 from impact_gnn._array import Array, periods
 from impact_gnn.checks import InputError
 from impact_gnn.connectivity.counting import codes, count_pairs
-from impact_gnn.connectivity.table import DENSE_BYTES, RelativeConnectivity
+from impact_gnn.connectivity.table import RelativeConnectivity
 
-__all__ = ["DENSE_BYTES", "FORMS", "RelativeConnectivity", "relative_connectivity"]
+__all__ = ["FORMS", "RelativeConnectivity", "relative_connectivity"]
 
 FORMS = ("unbiased", "printed")
 

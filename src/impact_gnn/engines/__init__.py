@@ -1,6 +1,6 @@
 """Compute hops in memory, on disk within a cap, or on a Dask cluster, with the same numbers."""
 
-from impact_gnn.engines.choose import KINDS, EngineChoice, choose
+from impact_gnn.engines.choose import EngineChoice, choose
 from impact_gnn.engines.dask import Dask
 from impact_gnn.engines.disk import Disk
 from impact_gnn.engines.engine import Engine
@@ -9,7 +9,6 @@ from impact_gnn.engines.memory import Memory, as_engine
 from impact_gnn.engines.operator import Operator
 
 __all__ = [
-    "KINDS",
     "Dask",
     "Disk",
     "Engine",

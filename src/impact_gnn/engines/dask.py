@@ -44,7 +44,7 @@ class Dask(FileEngine):
     seconds, a `WorkerLost` ends the work; complete files stay.
 
     Args:
-        client: A `dask.distributed.Client`, or the address of a scheduler.
+        client: A `dask.distributed.Client`.
         directory: On a file system that the workers share with this process, under the same path.
             By default a temporary one, removed with the engine: for workers on this machine.
         memory: The cap for all tasks of one worker together.
@@ -65,10 +65,9 @@ class Dask(FileEngine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.client, str) or hasattr(self.client, "submit")):
+        if not hasattr(self.client, "submit"):
             raise InputError(
-                f"client is a {type(self.client).__name__}; pass a dask.distributed.Client or a "
-                f"scheduler's address such as 'tcp://host:8786'."
+                f"client is a {type(self.client).__name__}; pass a dask.distributed.Client."
             )
         if self.directory is None:
             temporary = tempfile.TemporaryDirectory(prefix="impact-gnn-")
@@ -101,9 +100,6 @@ class Dask(FileEngine):
             path = self._path_of(x, self.root / "arrays" / f"{key}.npy")
         return SlicedHop.open([str(path)], key)
 
-    def start_jobs(self, module: str, *, jobs: int) -> Callable[[], None]:
-        return lambda: None  # the workers of the cluster run already
-
     def max_jobs(self, size: int) -> int:
         """Return the number of workers, or 1 if a graph is too large to be sent to them."""
         if size > _files.byte_size(self.memory):
@@ -123,26 +119,20 @@ class Dask(FileEngine):
         if jobs == 1:
             yield from super().run_tasks(function, shared, tasks, jobs=1, starting=starting)
             return
-        with self._connected() as client:
-            # Sent once, not with every task; hashing a graph would take longer.
-            on_workers = self._answer(client.scatter, shared, hash=False)
-            started = ((on_workers, task) for task in itertools.takewhile(starting, tasks))
-            yield from self._stream(client, function, started, jobs)
+        # Sent once, not with every task; hashing a graph would take longer.
+        on_workers = self._answer(self.client.scatter, shared, hash=False)
+        started = ((on_workers, task) for task in itertools.takewhile(starting, tasks))
+        yield from self._stream(function, started, jobs)
 
     def map_tasks(
         self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
     ) -> Iterator[Any]:
-        with self._connected() as client:
-            # Before the first task: its failure on a worker would say less.
-            self._check_directory(client)
-            yield from self._stream(client, function, tasks, len(tasks))
+        # Before the first task: its failure on a worker would say less.
+        self._check_directory()
+        yield from self._stream(function, tasks, len(tasks))
 
     def _stream(
-        self,
-        client: Any,
-        function: Callable[..., Any],
-        tasks: Iterable[tuple[Any, ...]],
-        most: int,
+        self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], most: int
     ) -> Iterator[Any]:
         """Run tasks on workers and yield their results in order; `most` wait for a worker."""
         from distributed import KilledWorker
@@ -152,10 +142,10 @@ class Dask(FileEngine):
             for task in tasks:
                 # One more than there are workers, so that none waits for the next task.
                 if len(futures) > most:
-                    yield self._result(client, futures.popleft())
-                futures.append(client.submit(function, *task, pure=False, retries=RETRIES))
+                    yield self._result(futures.popleft())
+                futures.append(self.client.submit(function, *task, pure=False, retries=RETRIES))
             while futures:
-                yield self._result(client, futures.popleft())
+                yield self._result(futures.popleft())
         except KilledWorker:
             raise WorkerLost(
                 f"a task killed {RETRIES} workers, most likely because {self.memory} of memory per "
@@ -164,9 +154,9 @@ class Dask(FileEngine):
             ) from None
         finally:
             with contextlib.suppress(WorkerLost):
-                self._answer(client.cancel, list(futures))
+                self._answer(self.client.cancel, list(futures))
 
-    def _result(self, client: Any, future: Any) -> Any:
+    def _result(self, future: Any) -> Any:
         """Wait for a task; give up when there are no workers for longer than `patience`."""
         from distributed import wait
 
@@ -175,7 +165,7 @@ class Dask(FileEngine):
             with contextlib.suppress(TimeoutError):
                 self._answer(wait, future, timeout=CHECK)
             # A scheduler without workers answers too, so workers are counted.
-            if client.status == "running" and self._answer(client.nthreads):
+            if self.client.status == "running" and self._answer(self.client.nthreads):
                 last_alive = time.monotonic()
             elif time.monotonic() - last_alive > self.patience:
                 raise self._lost(
@@ -183,12 +173,14 @@ class Dask(FileEngine):
                 )
         return self._answer(future.result)
 
-    def _check_directory(self, client: Any) -> None:
+    def _check_directory(self) -> None:
         """Refuse a directory that some worker does not have."""
         answers: dict[str, Any] = {}
         # A worker that has just died answers nothing, and others will run its tasks.
         with contextlib.suppress(OSError):
-            answers = self._answer(client.run, _is_directory, str(self.root), on_error="return")
+            answers = self._answer(
+                self.client.run, _is_directory, str(self.root), on_error="return"
+            )
         without = [worker for worker, answer in answers.items() if answer is False]
         if without:
             raise InputError(
@@ -229,22 +221,13 @@ class Dask(FileEngine):
 
     def _threads(self) -> list[int]:
         """Return the number of threads of each worker."""
-        with self._connected() as client:
-            by_worker = self._answer(client.nthreads)
+        by_worker = self._answer(self.client.nthreads)
         threads = [number for number in by_worker.values() if number]
         if not threads:
             raise InputError(
                 "the cluster has no workers; start some, or call client.wait_for_workers(1) first."
             )
         return threads
-
-    @contextlib.contextmanager
-    def _connected(self) -> Iterator[Any]:
-        if not isinstance(self.client, str):
-            yield self.client
-            return
-        with connected(self.client, self.patience) as client:
-            yield client
 
 
 def connected(address: str, patience: float = 60.0) -> Any:

@@ -3,7 +3,7 @@
 from impact_gnn.estimators.calibration import Calibration
 from impact_gnn.estimators.candidate import Candidate
 from impact_gnn.estimators.ensemble import Ensemble, EnsembleSpec, Member
-from impact_gnn.estimators.head import Head, HeadOptions, Shape
+from impact_gnn.estimators.head import HeadOptions, Shape
 from impact_gnn.estimators.inputs import Inputs
 from impact_gnn.estimators.model_files import FitSettings, Fitted
 from impact_gnn.estimators.model_table import (
@@ -14,20 +14,18 @@ from impact_gnn.estimators.model_table import (
     spec_of,
 )
 from impact_gnn.estimators.network import Network, NetworkHead
-from impact_gnn.estimators.pipeline import STAGES, Pipeline
+from impact_gnn.estimators.pipeline import Pipeline
 from impact_gnn.estimators.user_model import Model, Own, model_name
 from impact_gnn.methods import Method
 
 __all__ = [
     "MODELS",
-    "STAGES",
     "Calibration",
     "Candidate",
     "Ensemble",
     "EnsembleSpec",
     "FitSettings",
     "Fitted",
-    "Head",
     "HeadOptions",
     "Inputs",
     "Member",

@@ -116,12 +116,10 @@ class Ensemble:
         *,
         nodes: Any = None,
         cutoff: int | str | None = None,
-        inputs: dict[bool, Inputs] | None = None,
         engine: Engine | None = None,
     ) -> np.ndarray:
         """Return calibrated probabilities [n, num_labels] of the targets, in their order.
 
-        `inputs` are those that the fits left behind (`Pipeline.shared_inputs`), by default none.
         `nodes` are as in `Pipeline.predict_proba`.
         """
         graph = as_temporal_graph(graph)
@@ -131,22 +129,18 @@ class Ensemble:
             nodes=nodes,
             cutoff=cutoff,
         )
-        predicted_nodes = None
-        if not inputs:
-            part = None
-            if nodes is not None:
-                part = self.reach(graph).part_of(graph, requested)
-            if part is not None:
-                graph, predicted_nodes = part
-                engine = engine_for(graph, engine)
-                requested = predicted_nodes
-            graph = self.fitted.schema.adapted(graph, period)
-            inputs = {}
+        predicted_nodes = part = None
+        if nodes is not None:
+            part = self.reach(graph).part_of(graph, requested)
+        if part is not None:
+            graph, predicted_nodes = part
+            engine = engine_for(graph, engine)
+            requested = predicted_nodes
+        view = self.fitted.schema.adapted(graph, period)
+        inputs: dict[bool, Inputs] = {}
         probabilities = []
         for pipeline in self.pipelines:
-            shared = pipeline.shared_inputs(
-                inputs, graph.masked(period), engine, predicted_nodes=predicted_nodes
-            )
+            shared = pipeline.shared_inputs(inputs, view, engine, predicted_nodes=predicted_nodes)
             probabilities.append(pipeline.predict_rows(shared, period, requested))
         return self.calibration.apply(self.mean_of(probabilities), self.prior)
 

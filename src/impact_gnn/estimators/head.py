@@ -12,7 +12,7 @@ import numpy as np
 
 from impact_gnn import checks
 from impact_gnn.metrics import Scoring
-from impact_gnn.nn import Epoch, HopTask, Lesson, Task, Term, Training
+from impact_gnn.nn import HopTask, Lesson, Task, Term, Training
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,6 @@ class HeadOptions:
     training: tuple[Callable[[Training], Training], ...] = ()  # changes of how networks are trained
     patient: bool = False  # scores may fall before they rise, so early stopping waits longer
     scoring: Scoring = field(default_factory=Scoring)
-    progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("hidden", "epochs", "patience"):
@@ -105,10 +104,10 @@ class Head(ABC):
         return self.options.scoring.score(self.predict_proba(task, rows), lesson.label[rows])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the content of a saved file: nothing of a graph, and no callbacks."""
+        """Return the content of a saved file: nothing of a graph."""
         rest = {name: value for name, value in vars(self).items() if name in PICKLED}
         return rest | {
-            "options": replace(self.options, progress=None, terms=(), training=()),
+            "options": replace(self.options, terms=(), training=()),
             "arrays": self.arrays(),
         }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +23,6 @@ from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.methods import HopContext, Method
 from impact_gnn.propagation.degrees import degrees
-from impact_gnn.propagation.embedding import EMBEDDINGS, spectral
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.labels import repeated_label_hops
 from impact_gnn.propagation.metapaths import (
@@ -111,11 +110,6 @@ class Inputs:
         engine: Where to propagate.
         squashed: Between several node types, squash metapaths by random projections (RpHGNN)
             instead of storing each; `hops` is then the number of iterations.
-        seed: Of the projections.
-        embed: "spectral" to give types without features an embedding of the graph as it was before
-            a cutoff.
-        embedding_cutoff: That cutoff, by default the view's own; of a fitted model the one of its
-            fit.
         predicted_nodes: Positions of the nodes that a fitted model predicts, if those are all it
             reads; in any order, as often as the user asks for them.
     """
@@ -125,9 +119,6 @@ class Inputs:
     undirected: bool = True
     engine: Engine = field(default_factory=Memory)
     squashed: bool = False
-    seed: int = 0
-    embed: str = "none"
-    embedding_cutoff: Time | None = None
     predicted_nodes: NodeIndex | None = None
     graph: TemporalGraph = field(init=False)
     row_nodes: NodeIndex = field(init=False)
@@ -137,7 +128,6 @@ class Inputs:
 
     def __post_init__(self) -> None:
         view = self.view
-        checks.seed(self.seed)
         if checks.at_least("hops", self.hops, 0) > MOST_HOPS:
             raise InputError(
                 f"hops={self.hops} is more than {MOST_HOPS}, "
@@ -146,10 +136,7 @@ class Inputs:
             )
         view.require_cutoff("inputs need")
         # Encoded once: snapshots and views with fewer labels have the same features.
-        graph = view.encoded()
-        if checks.choice("embed", self.embed, EMBEDDINGS) != "none":
-            graph = self._with_embeddings(graph)
-        graph = self.engine.graph(graph, undirected=self.undirected)
+        graph = self.engine.graph(view.encoded(), undirected=self.undirected)
         object.__setattr__(self, "graph", graph)
         if graph.x is None and not self.paths():  # nor do others' features reach the nodes
             object.__setattr__(self, "graph", graph.with_features(degrees(view)))
@@ -163,23 +150,6 @@ class Inputs:
         checks.fits(what, 8 * len(row_nodes) * view.num_labels, "merge rare classes")
         object.__setattr__(self, "row_nodes", row_nodes)
 
-    def _with_embeddings(self, graph: TemporalGraph) -> TemporalGraph:
-        """Give the types without features an embedding."""
-        if all(part.x is not None for part in graph.nodes.values()):
-            return graph
-        cutoff = self.view.cutoff if self.embedding_cutoff is None else self.embedding_cutoff
-        assert cutoff is not None
-        nodes = dict(graph.nodes)
-        for kind, x in spectral(graph, cutoff).items():
-            # A past without edges gives no columns.
-            if nodes[kind].x is None and x.shape[1]:
-                nodes[kind] = replace(
-                    nodes[kind],
-                    features=x,
-                    ready=True,
-                )
-        return graph.with_parts(nodes, dict(graph.relations))
-
     def model_inputs(
         self, method: Method, cutoff: Time, soft: np.ndarray | None = None
     ) -> tuple[list[Hop], list[Hop]]:
@@ -188,11 +158,6 @@ class Inputs:
         `cutoff` may be earlier than the view's own: validation hides more labels. With `soft`,
         label hops are computed from these probabilities of the rows [n, Y] instead of the labels.
         """
-        if "snapshot" in method and self.embed != "none":
-            raise InputError(
-                f"'snapshot' cannot be combined with embed={self.embed!r}, which embeds the "
-                f"graph as it was before the cutoff; drop one of them."
-            )
         own = self._own_columns(method, cutoff)
         if "features" in method:
             return own, []
@@ -381,7 +346,6 @@ class Inputs:
             iterations=self.hops,
             width=width,
             weighting=method.edge_weighting,
-            seed=self.seed,
             engine=self.engine,
         )
         return [

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from impact_gnn.estimators.pipeline import Pipeline
 
 FORMAT = "impact-gnn pipeline"
-VERSION = 7
+VERSION = 8
 PIPELINE = "pipeline.json"
 WEIGHTS = "weights.safetensors"
 

@@ -39,7 +39,6 @@ class Network:
         self_loops: A network over the graph averages over the node itself, too.
         layers: Of a network over the graph; None if it may read all of it.
         training: Its loss, optimizer, schedule and how an epoch is chosen.
-        terms: `(rows that are not trained on) → terms of the loss`; None for none.
     """
 
     build: Callable[..., Module]
@@ -50,7 +49,6 @@ class Network:
     self_loops: bool = False
     layers: int | None = None
     training: nn.Training = field(default_factory=nn.Training)
-    terms: Callable[[np.ndarray], tuple[nn.Term, ...]] | None = None
 
     @property
     def reads_graph(self) -> bool:
@@ -88,10 +86,6 @@ class NetworkHead(Head):
         if isinstance(task, nn.GraphTask) and task.labels is not None:
             # A row that reads its own label would learn to copy it.
             training = replace(training, hide_labels=HIDDEN_LABELS)
-        if self.network.terms is not None:
-            # Rows that are neither trained on nor validated.
-            others = np.setdiff1d(np.arange(task.num_rows), split.all)
-            training = replace(training, terms=(*training.terms, *self.network.terms(others)))
         result = nn.fit(
             self._build,
             task,
@@ -160,7 +154,6 @@ class NetworkHead(Head):
             seed=options.seed,
             patience=patience,
             device=options.device,
-            progress=options.progress,
             scoring=options.scoring,
             terms=options.terms,
             choose_over=CHOOSE_OVER,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,7 +37,6 @@ from impact_gnn.label_shift import confusion_of
 from impact_gnn.methods import Kind, Method, ModelKind, PriorEvidence, RowContext
 from impact_gnn.metrics import METRICS, Scoring
 from impact_gnn.nn import (
-    Epoch,
     GraphTask,
     HopTask,
     Lesson,
@@ -49,7 +48,6 @@ from impact_gnn.nn import (
     align_layer,
     split_rows,
 )
-from impact_gnn.propagation.embedding import EMBEDDINGS
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.smoothing import CHOICES, Smoothing, correct_and_smooth, smoothing_paths
 from impact_gnn.statistics import Scale
@@ -58,9 +56,6 @@ VALIDATION_SHARE = 0.1  # least share of the labels in the validation periods
 STAGES = Reliable(stages=3)  # of a method with "stages"
 # settings of a single labelled period, which leaves none for validation
 FIRST_GUESS = FitSettings((), CHOICES[len(CHOICES) // 2], None)
-
-Progress: TypeAlias = Callable[[Epoch], None]
-"""Called after every epoch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +74,6 @@ class _FitData:
     weight: np.ndarray | None
     class_prior: np.ndarray
     scoring: Scoring
-    progress: Progress | None
 
     @property
     def labelled(self) -> RowIndex:
@@ -95,6 +89,7 @@ class _FitData:
         }
 
 
+@dataclass(eq=False, repr=False)
 class Pipeline(ClassifierMixin, BaseEstimator):
     """Weights, hops, alignment, model and training in one object with scikit-learn's verbs.
 
@@ -118,8 +113,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         hops: Steps along the edges; with several node types the longest metapath, at least in and
             back.
         undirected: Let messages run in both directions of every edge.
-        embed: "spectral" to give node types without features an embedding of the graph before the
-            cutoff, or "none".
         hidden: Width of a network; by default the model's own.
         dropout: Share of hidden units left out in training; by default the model's own.
         epochs: Most epochs or trees; by default as many as a fixed amount of work allows.
@@ -127,8 +120,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             default the model's own, and longer for parts that lower the score at first.
         lr: Learning rate of a network; by default the model's own.
         weight_decay: Weight decay.
-        half_life: With "recency", labels this much older than the newest count half; in units of
-            time.
         refit: Train on all labelled periods in the end, the validation periods included.
         metric: The metric that epochs, trees and smoothing are chosen by: a name of `METRICS`.
         class_weight: "balanced" to let all classes count the same in training; probabilities still
@@ -144,47 +135,24 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         (True, (80, 2))
     """
 
-    def __init__(
-        self,
-        model: Model = "sign",
-        method: str | Method = "plain",
-        cutoff: int | str | None = None,
-        *,
-        hops: int = 2,
-        undirected: bool = True,
-        embed: str = "none",
-        hidden: int | None = None,
-        dropout: float | None = None,
-        epochs: int | None = None,
-        patience: int | None = None,
-        lr: float | None = None,
-        weight_decay: float = 5e-4,
-        half_life: float | None = None,
-        refit: bool = True,
-        metric: str = "accuracy",
-        class_weight: str | None = None,
-        seed: int = 0,
-        device: str = "auto",
-    ) -> None:
-        self.model = model
-        self.method = method
-        self.cutoff = cutoff
-        self.hops = hops
-        self.undirected = undirected
-        self.embed = embed
-        self.hidden = hidden
-        self.dropout = dropout
-        self.epochs = epochs
-        self.patience = patience
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.half_life = half_life
-        self.refit = refit
-        self.metric = metric
-        self.class_weight = class_weight
-        self.seed = seed
-        self.device = device
-        self.fitted: Fitted | None = None
+    model: Model = "sign"
+    method: str | Method = "plain"
+    cutoff: int | str | None = None
+    _: KW_ONLY
+    hops: int = 2
+    undirected: bool = True
+    hidden: int | None = None
+    dropout: float | None = None
+    epochs: int | None = None
+    patience: int | None = None
+    lr: float | None = None
+    weight_decay: float = 5e-4
+    refit: bool = True
+    metric: str = "accuracy"
+    class_weight: str | None = None
+    seed: int = 0
+    device: str = "auto"
+    fitted: Fitted | None = field(default=None, init=False)
 
     # -- scikit-learn's verbs
 
@@ -207,7 +175,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if refusal := self._method.refusal(spec_of(self.model).kind, name):
             raise InputError(f"{refusal}; change the method {str(self._method)!r} or the model.")
         checks.choice("metric", self.metric, METRICS)
-        checks.choice("embed", self.embed, EMBEDDINGS)
         checks.seed(self.seed)
         if self.class_weight is not None:
             checks.choice("class_weight", self.class_weight, ("balanced",))
@@ -251,7 +218,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         inputs: Inputs | None = None,
         engine: Engine | None = None,
         settings: FitSettings | None = None,
-        progress: Progress | None = None,
     ) -> Pipeline:
         """Train on the labels before the cutoff.
 
@@ -264,11 +230,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             settings: Choices of an earlier fit (`fitted.settings`), on older labels of this graph.
                 They replace the validation, which takes more than half of the time. Ignored where
                 a part of the method needs validation rows.
-            progress: Called after every epoch.
         """
         self.checked()
         self.fitted = None
-        data = self._fit_data(as_temporal_graph(graph), inputs, engine, progress)
+        data = self._fit_data(as_temporal_graph(graph), inputs, engine)
         # Validation needs another labelled period than that of the training.
         has_periods = len(np.unique(data.time[data.labelled])) > 1
         # parts that adjust probabilities need more than the settings
@@ -287,11 +252,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return self
 
     def _fit_data(
-        self,
-        graph: TemporalGraph,
-        inputs: Inputs | None,
-        engine: Engine | None,
-        progress: Progress | None,
+        self, graph: TemporalGraph, inputs: Inputs | None, engine: Engine | None
     ) -> _FitData:
         """Mask the graph, compute its inputs, and weight the labels."""
         view = self._masked(graph)
@@ -308,7 +269,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         weight = None
         for part in self._method.parts:
             if part.label_weight is not None:
-                weight = _product(part.label_weight(time, label, self.half_life), weight)
+                weight = _product(part.label_weight(time, label), weight)
         # The class prior counts label weights, the scores do not.
         count = np.bincount(label[known], minlength=view.num_labels)
         prior = count / count.sum()
@@ -328,7 +289,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             weight=weight,
             class_prior=class_prior,
             scoring=scoring,
-            progress=progress,
         )
 
     def _masked(self, graph: TemporalGraph) -> TemporalGraph:
@@ -520,8 +480,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             whole_graph.append("smooth")
         if fitted.earlier and "labels" in method:  # soft labels of all nodes
             whole_graph.append("stages")
-        if self.embed != "none":
-            whole_graph.append(f"embed={self.embed!r}")
         if "snapshot" in method and graph.has_untimed_edges:  # by paths of any length
             whole_graph.append("snapshot")
         # A metapath leads at least to another type and back.
@@ -769,8 +727,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             undirected=self.undirected,
             engine=as_engine(engine),
             squashed=self._is_squashed,  # by the same projections for every seed: fits share them
-            embed=self.embed,
-            embedding_cutoff=None if self.fitted is None else self.fitted.cutoff,
             predicted_nodes=predicted_nodes,
         )
 
@@ -819,7 +775,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self,
         shape: Shape,
         scoring: Scoring,
-        progress: Progress | None = None,
         terms: tuple[Term, ...] = (),
     ) -> Head:
         """Return an untrained head with this pipeline's options."""
@@ -832,7 +787,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             training=tuple(part.training for part in parts if part.training is not None),
             patient=any(part.patient for part in parts),
             scoring=scoring,
-            progress=progress,
         )
         return spec_of(self.model).make(shape, options)
 
@@ -843,7 +797,6 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return self.untrained(
             Shape(*_widths(task), data.view.num_labels, groups),
             data.scoring,
-            data.progress,
             tuple(term for term in terms if term is not None),
         )
 

@@ -78,11 +78,9 @@ def column_names(inputs: Inputs, schema: Schema, block: Block, width: int) -> li
         return (
             [f"column {k}" for k in range(width)] if names is None else names(inputs.view.encoded())
         )
-    # Types without features receive degrees, or an embedding, as features.
-    if nodes.x is None and inputs.embed == "none":
-        return degree_names(inputs.view)[:width]
+    # Types without features receive degrees as features.
     if nodes.x is None:
-        return [f"place in the graph, {k + 1}" for k in range(width)]
+        return degree_names(inputs.view)[:width]
     encoder = schema.encoders.get(block.kind)
     if encoder is None or encoder.is_of_matrix or block.path is None:
         return [f"feature {k}" for k in range(width)]

@@ -11,7 +11,7 @@ import numpy as np
 from impact_gnn.backtesting import FoldCheck
 from impact_gnn.backtesting.forecast import comparable_confidence, forecast
 from impact_gnn.engines import Engine
-from impact_gnn.estimators import Ensemble, Inputs
+from impact_gnn.estimators import Ensemble
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.job.outliers import OutlierScale
 from impact_gnn.report.export import write_table
@@ -30,7 +30,7 @@ def write_predictions(
     *,
     nodes: Sequence[Any] | None = None,
     cutoff: int | str | None = None,
-    inputs: dict[bool, Inputs] | None = None,
+    view: TemporalGraph | None = None,
     engine: Engine | None = None,
     probability: np.ndarray | None = None,
     checks: Sequence[FoldCheck] = (),
@@ -43,12 +43,10 @@ def write_predictions(
     Labels and ids are in the user's coding. In a `.csv` (not in a `.raw.csv`) text that a
     spreadsheet would run as a formula gets an apostrophe in front. `checks` of a back-test give
     the expected accuracy. `probability` is the model's prediction, if it is known already.
-    Outliers are looked for among all target nodes only.
+    Outliers are looked for in `view`, the masked graph of the fit, or among all target nodes.
     """
     if probability is None:
-        probability = model.predict_proba(
-            graph, nodes=nodes, cutoff=cutoff, inputs=inputs, engine=engine
-        )
+        probability = model.predict_proba(graph, nodes=nodes, cutoff=cutoff, engine=engine)
     targets = model.targets(graph, nodes=nodes, cutoff=cutoff)
     label = model.calibration.labels(probability, model.prior)
     row = np.arange(len(targets))
@@ -70,10 +68,7 @@ def write_predictions(
     columns["set"] = _set_column(in_sets, order, class_names)
     write_table(columns, path)
 
-    view = None
-    if inputs:
-        view = next(iter(inputs.values())).view
-    elif nodes is None:
+    if view is None and nodes is None:
         time = model.fitted.cutoff if cutoff is None else graph.when(cutoff)
         view = model.fitted.schema.adapted(graph, time)
     comparable = comparable_confidence(checks, confidence)

@@ -84,7 +84,6 @@ class RunKeywords(TypedDict, total=False):
     class_weight: str | None
     hops: int
     undirected: bool
-    embed: str
     seed: int
     table: str
 
@@ -134,8 +133,6 @@ def run(
             - `class_weight`: "balanced" to let all classes count the same in training.
             - `hops`: Steps along the edges, 2 by default.
             - `undirected`: Let messages run in both directions of every edge, as by default.
-            - `embed`: "spectral" to give node types without features an embedding of the graph
-              before the cutoff, or "none" (default).
             - `seed`: Seed of everything random, 0 by default.
             - `table`: "csv" (default), "raw.csv" (ids that look like formulas stay as they are) or
               "parquet" for the predictions.
@@ -279,7 +276,7 @@ class _Stages:
                 self.view,
                 model,
                 path,
-                inputs=self.inputs,
+                view=self.view,
                 engine=engine,
                 probability=self.probability,
                 checks=tested.fold_checks,
@@ -430,16 +427,6 @@ class _Stages:
             fixed = fixed.covering(probability, label, weight)
         return replace(ensemble, calibration=fixed)
 
-    def num_jobs(self, work: float) -> int:
-        """Return how many fits run at once where a search did this work."""
-        return num_jobs(
-            self.jobs,
-            pipeline=self.pipeline,
-            graph=self.view,
-            engine=self.engine,
-            work=work,
-        )
-
     def fit_members(
         self, units: Sequence[tuple[Candidate, int]], tested: BacktestResult, engine: Engine
     ) -> list[FitResult]:
@@ -468,7 +455,13 @@ class _Stages:
             fit_and_predict,
             SharedGraph(self.view, engine, inputs=self.inputs),
             list(tasks.values()),
-            jobs=self.num_jobs(tested.work),
+            jobs=num_jobs(
+                self.jobs,
+                pipeline=self.pipeline,
+                graph=self.view,
+                engine=self.engine,
+                work=tested.work,
+            ),
             prepare=prepare_fit,
             starting=starting,
         )

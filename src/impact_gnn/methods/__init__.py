@@ -3,7 +3,6 @@
 from impact_gnn.methods.builtin import BUILTIN
 from impact_gnn.methods.method import PLAIN, Method
 from impact_gnn.methods.part import (
-    ANY_MODEL,
     NETWORKS,
     READS_HOPS,
     HopContext,
@@ -17,7 +16,6 @@ from impact_gnn.methods.part import (
 from impact_gnn.methods.registry import get, names, register, unregister
 
 __all__ = [
-    "ANY_MODEL",
     "BUILTIN",
     "NETWORKS",
     "PLAIN",

@@ -6,8 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from impact_gnn import checks
-from impact_gnn.checks import InputError
 from impact_gnn.label_shift import ratio, reweighted, saerens, tempered
 from impact_gnn.methods import aligned_hops
 from impact_gnn.methods.method import PLAIN, Method
@@ -30,24 +28,19 @@ READS_HOPS_OR_GRAPH = READS_HOPS | {ModelKind.GRAPH}
 READS_PATHS = READS_HOPS - {ModelKind.SQUASHED}
 
 
-def _recency(
-    time: np.ndarray, label: np.ndarray, half_life: float | None, half_lives: float = 3.0
-) -> np.ndarray:
+def _recency(time: np.ndarray, label: np.ndarray, half_lives: float = 3.0) -> np.ndarray:
     """0.5^(age / half-life) of every row; age counts from the newest label.
 
-    By default the labelled span has `half_lives` half-lives.
+    The labelled span has `half_lives` half-lives.
     """
-    if half_life is not None and not (checks.is_number(half_life) and half_life > 0):
-        raise InputError(f"half_life={checks.quoted(half_life)} must be a number above 0.")
     labelled = time[label >= 0]
-    if half_life is None:
-        span = float(labelled.max() - np.quantile(labelled, 0.05))
-        half_life = max(1.0, span / half_lives)
+    span = float(labelled.max() - np.quantile(labelled, 0.05))
+    half_life = max(1.0, span / half_lives)
     age = (labelled.max() - time).clip(0)
     return 0.5 ** (age / half_life)
 
 
-def _window(time: np.ndarray, label: np.ndarray, half_life: float | None) -> np.ndarray:
+def _window(time: np.ndarray, label: np.ndarray) -> np.ndarray:
     """1 for rows of the last periods that hold a third of the labels, 0 for older ones."""
     labelled = time[label >= 0]
     return (time >= np.quantile(labelled, 2 / 3, method="higher")).astype(np.float64)

@@ -135,7 +135,7 @@ class Part:
         steps: Steps along edges, in both directions, that `inputs` reads around a node; None if it
             may read the whole graph.
         input_names: Hook `masked graph → names of these columns`, for explanations.
-        label_weight: Hook `(time, label, half_life) → weight of every row [n]`.
+        label_weight: Hook `(time, label) → weight of every row [n]`.
         row_weight: Hook `RowContext → weight of every row in context.train`.
         loss_term: Hook `RowContext → term of a network's loss`, or None for no term.
         propagation: Hook `(operator, seed) → Propagation` of a network over the graph.
@@ -165,7 +165,7 @@ class Part:
     inputs: Callable[[TemporalGraph, np.ndarray], np.ndarray] | None = None
     steps: int | None = None
     input_names: Callable[[TemporalGraph], list[str]] | None = None
-    label_weight: Callable[[np.ndarray, np.ndarray, float | None], np.ndarray] | None = None
+    label_weight: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
     row_weight: Callable[[RowContext], np.ndarray] | None = None
     loss_term: Callable[[RowContext], Term | None] | None = None
     propagation: Callable[[Operator, int], Propagation] | None = None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from impact_gnn.nn.blocks import Dropout, Hops, PReLU, ResidualMLP, encoder, label_branch, mlp
+from impact_gnn.nn.blocks import Dropout, Hops, PReLU, encoder, mlp
 
 
 class SGC(nn.Module):
@@ -28,15 +28,14 @@ class SGC(nn.Module):
         hidden: int | None = None,
         *,
         label_channels: Sequence[int] = (),
-        num_layers: int = 2,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         width = in_channels if isinstance(in_channels, int) else in_channels[-1]
         # Without a hidden width it is the original: one linear map.
-        middle = [] if hidden is None else [hidden] * (num_layers - 1)
+        middle = [] if hidden is None else [hidden]
         widths = [width + sum(label_channels), *middle, num_labels]
-        self.classify = mlp(widths, dropout, norm="none")
+        self.classify = mlp(widths, dropout, norm=False)
 
     def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
         return self.classify(torch.cat([hops[-1], *label_hops], dim=1))
@@ -85,15 +84,13 @@ class SIGN(nn.Module):
         hidden: int = 256,
         *,
         label_channels: Sequence[int] = (),
-        num_layers: int = 2,
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
         # A label hop is one more branch, with an encoder of its own.
         widths = [*in_channels, *label_channels]
         self.branches = nn.ModuleList(encoder(width, hidden, dropout) for width in widths)
-        layers = [hidden * len(widths), *[hidden] * (num_layers - 1), num_labels]
-        self.classify = mlp(layers, dropout)
+        self.classify = mlp([hidden * len(widths), hidden, num_labels], dropout)
 
     def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
         inputs = zip(self.branches, [*hops, *label_hops], strict=True)
@@ -105,24 +102,18 @@ class GAMLP(nn.Module):
 
     The score of hop k compares H_k with the weighted mean of the hops before it (the original's
     recursive attention). The features themselves are added to h = Σ_k α_k H_k once more (the
-    residual). f is a `ResidualMLP`, whose layers all read h. Label hops have a branch of their own,
-    whose logits are added at the end; they hold known labels, and in later training stages
-    confident predictions.
+    residual). f has two layers. Label hops have a branch of their own, whose logits are added at
+    the end; they hold known labels, and in later training stages confident predictions.
 
     After Zhang, Yin, Sheng et al.: Graph Attention Multi-Layer Perceptron, KDD 2022. The original
     reads labels nine hops away, through which a node reads its own label. Ours come from one and
     two hops, where paths back to the node are removed exactly (`propagation.labels`); further away
-    that would need every closed path. The original has num_layers=6, encoder_layers=2,
-    label_layers=4 and norm="batch", for widths of 512 and more. At width 64 on AAN and the music
-    graph none of them (4 layers in place of 6) was better on validation, mostly within noise, and
-    all together were worse; the defaults are smaller.
+    that would need every closed path. The original has an f of six layers with residuals, encoders
+    of two, a branch of labels of four and batch norm, for widths of 512 and more. At width 64 on
+    AAN and the music graph none of them (4 layers in place of 6) was better on validation, mostly
+    within noise, and all together were worse.
 
-    Args:
-        in_channels: Columns of every hop, hop 0 (the features themselves) first.
-        num_layers: Linear layers of f; residuals begin with the third.
-        encoder_layers: Layers that encode a hop.
-        label_layers: Linear layers of the branch of label hops.
-        norm: "batch", "layer" or "none", in encoders and f.
+    `in_channels` are the columns of every hop, hop 0 (the features themselves) first.
 
     Examples:
         >>> model = GAMLP([5, 5, 5], 10, hidden=16, label_channels=[10])
@@ -137,23 +128,22 @@ class GAMLP(nn.Module):
         hidden: int = 256,
         *,
         label_channels: Sequence[int] = (),
-        num_layers: int = 2,
-        encoder_layers: int = 1,
-        label_layers: int = 2,
-        norm: str = "layer",
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        self.encode = nn.ModuleList(
-            encoder(width, hidden, dropout, layers=encoder_layers, norm=norm)
-            for width in in_channels
-        )
-        self.attend = _HopAttention(hidden)
+        self.encode = nn.ModuleList(encoder(width, hidden, dropout) for width in in_channels)
+        self.attend = HopAttention(hidden)
         # Attention may give the own features little weight; the residual keeps them in reach.
         self.residual = nn.Linear(in_channels[0], hidden)
-        last = ResidualMLP(hidden, hidden, num_labels, num_layers, dropout, norm=norm)
-        self.classify = nn.Sequential(PReLU(), Dropout(dropout), last)
-        self.label_branch = label_branch(label_channels, hidden, num_labels, label_layers, dropout)
+        self.classify = nn.Sequential(
+            PReLU(),
+            Dropout(dropout),
+            encoder(hidden, hidden, dropout),
+            nn.Linear(hidden, num_labels),
+        )
+        self.label_branch: nn.Module | None = None
+        if label_channels:
+            self.label_branch = mlp([sum(label_channels), hidden, num_labels], dropout)
 
     def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
         encoded = [encode(values) for encode, values in zip(self.encode, hops, strict=True)]
@@ -163,7 +153,7 @@ class GAMLP(nn.Module):
         return logits + self.label_branch(torch.cat([*label_hops], dim=1))
 
 
-class _HopAttention(nn.Module):
+class HopAttention(nn.Module):
     """The weighted mean of the hops [n, width]; a hop is compared with the mean of those before."""
 
     def __init__(self, width: int) -> None:

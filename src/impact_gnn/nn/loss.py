@@ -1,18 +1,15 @@
-"""Losses per row, terms that look at more than single rows, and optimizers."""
+"""Losses per row, and terms that look at more than single rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-
-from impact_gnn.nn.optimizer import Adam
 
 # Below it torch's softmax is not vectorised on CPUs: its `cross_entropy` takes three times as long.
 FEW_CLASSES = 16
@@ -68,11 +65,3 @@ class Term(Protocol):
     """A number that is added to the mean loss of a step; implemented as a frozen dataclass."""
 
     def __call__(self, step: Step) -> Tensor: ...
-
-
-OPTIMIZERS: dict[str, Callable[..., Any]] = {
-    "adam": Adam,
-    "adamw": partial(Adam, decoupled=True),
-    "rmsprop": torch.optim.RMSprop,
-    "sgd": partial(torch.optim.SGD, fused=True),
-}

@@ -20,21 +20,14 @@ class Adam:
         parameters: The weights to change.
         lr: The learning rate; `param_groups` holds it, for schedules.
         weight_decay: The weight decay.
-        decoupled: Whether the decay is not part of the gradient (AdamW).
     """
 
     def __init__(
-        self,
-        parameters: Iterable[Tensor],
-        *,
-        lr: float,
-        weight_decay: float = 0.0,
-        decoupled: bool = False,
+        self, parameters: Iterable[Tensor], *, lr: float, weight_decay: float = 0.0
     ) -> None:
         self.parameters = list(parameters)
         self.param_groups: list[dict[str, Any]] = [{"lr": lr}]
         self.weight_decay = weight_decay
-        self.decoupled = decoupled
         # By parameter: running means of gradients and of their squares, and the number of steps.
         self.means = [torch.zeros_like(weight) for weight in self.parameters]
         self.squares = [torch.zeros_like(weight) for weight in self.parameters]
@@ -58,7 +51,6 @@ class Adam:
             max_exp_avg_sqs=[],
             state_steps=[self.steps[k] for k in used],
             fused=True,
-            decoupled_weight_decay=self.decoupled,
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,

@@ -34,9 +34,6 @@ class Task(Protocol):
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
         """Compute the logits of the rows [n, num_labels]."""
 
-    def drawn(self, rows: Tensor, share: float) -> tuple[Task, Tensor]:
-        """Hide a random share of the input labels; return that task and its training rows."""
-
 
 class HopTask:
     """Decoupled models: `model(hops of the rows, label hops of the rows)`.
@@ -47,7 +44,6 @@ class HopTask:
         label_hops: Label hops [N, num_labels], or nothing.
         device: The device of the models. Hops that do not fit there stay in memory, and rows move
             as they are needed.
-        hidden: Rows [N] whose label hops are hidden; by default none.
 
     Examples:
         >>> from impact_gnn.nn import SGC
@@ -63,8 +59,6 @@ class HopTask:
         hops: Sequence[Matrix],
         label_hops: Sequence[Matrix] = (),
         device: torch.device | None = None,
-        *,
-        hidden: Tensor | None = None,
     ) -> None:
         if not hops:
             raise InputError("hops is empty; pass at least the features [N, f].")
@@ -80,7 +74,6 @@ class HopTask:
             place = self.device
         self.hops = [_placed(values, place) for values in hops]
         self.label_hops = [_placed(values, place) for values in label_hops]
-        self.hidden = hidden
 
     @property
     def num_rows(self) -> int:
@@ -102,7 +95,7 @@ class HopTask:
     def to(self, device: torch.device) -> HopTask:
         if device == self.device:
             return self
-        return HopTask(self.hops, self.label_hops, device, hidden=self.hidden)
+        return HopTask(self.hops, self.label_hops, device)
 
     def loaded(self, rows: Tensor) -> HopTask:
         """Return a task in memory of these rows only, as rows 0 .. n−1."""
@@ -117,24 +110,13 @@ class HopTask:
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
         return model(*self._select(rows))
 
-    def drawn(self, rows: Tensor, share: float) -> tuple[Task, Tensor]:
-        """Set label hops of a random share of the rows to zero; all rows are trained on."""
-        if not self.label_hops:
-            return self, rows
-        # Drawn for all rows at once, so that the batches of an epoch agree on who is hidden.
-        hidden = torch.rand(self.num_rows) < share
-        return HopTask(self.hops, self.label_hops, self.device, hidden=hidden), rows
-
     def _select(self, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """Read hops and label hops of some rows, without hidden labels."""
-        label_hops = [_rows(values, rows, self.device) for values in self.label_hops]
-        if self.hidden is not None:
-            # `hidden` is in CPU memory, as it was drawn; [n].
-            visible = ~self.hidden[rows.cpu()]
-            # A hidden row reads zeros, as a row without labelled neighbours does; [n, 1].
-            factor = visible.float().to(self.device)[:, None]
-            label_hops = [values * factor for values in label_hops]
-        return [_rows(values, rows, self.device) for values in self.hops], label_hops
+        """Read hops and label hops of some rows."""
+        hops, label_hops = (
+            [_rows(values, rows, self.device) for values in matrices]
+            for matrices in (self.hops, self.label_hops)
+        )
+        return hops, label_hops
 
 
 class GraphTask:
@@ -225,7 +207,7 @@ class GraphTask:
         """Return the same inputs with another propagation."""
         return self._with(self.x, self.labels, propagation)
 
-    def drawn(self, rows: Tensor, share: float) -> tuple[Task, Tensor]:
+    def drawn(self, rows: Tensor, share: float) -> tuple[GraphTask, Tensor]:
         """Hide the labels of a random share of the rows, and train on those only."""
         if self.labels is None:
             return self, rows
@@ -255,10 +237,6 @@ class Split:
     @property
     def all(self) -> np.ndarray:
         return np.concatenate([self.train, self.valid])
-
-    def without_validation(self) -> Split:
-        """Return all rows for training: for a refit, whose number of epochs is known."""
-        return Split(self.all, np.empty(0, np.int64))
 
 
 def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:

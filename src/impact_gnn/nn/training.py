@@ -1,4 +1,4 @@
-"""The training loop: full batch and mini batch, losses and terms, early stopping, refitting.
+"""The training loop: full batch and mini batch, losses and terms, early stopping.
 
 It reads labels of training rows and of validation rows. `split_rows` takes the latter from the last
 labelled periods, which resemble the future most.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.metrics import Scoring
-from impact_gnn.nn.loss import OPTIMIZERS, CrossEntropy, Loss, Step, Term
-from impact_gnn.nn.tasks import HopTask, Split, Task
+from impact_gnn.nn.loss import CrossEntropy, Loss, Step, Term
+from impact_gnn.nn.optimizer import Adam
+from impact_gnn.nn.tasks import GraphTask, HopTask, Split, Task
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-CHOOSERS = ("score", "loss")
 EVALUATION_ROWS = 65536  # rows per batch where nothing is learned
 # Rows in files are read this many bytes (as float32) at a time: a few thousand random rows touch
 # nearly as many pages of a column slice as a hundred times as many do.
@@ -54,17 +54,14 @@ class Training:
         seed: Seed of initial weights, batches and dropout. On CPU the same seed gives the same
             bits.
         device: "auto" (CUDA, then MPS, then CPU), "cpu", "cuda" or "mps".
-        refit: Train anew on all labelled rows, for the number of epochs of the best one.
         run: Another class of runs than `Run`, for other rows in every epoch.
         loss: The loss per row; see `impact_gnn.nn.loss`.
         terms: Terms that are added to the mean loss of a step.
-        optimizer: A name of `OPTIMIZERS`.
+        optimizer: A class of optimizers.
         schedule: The learning rate by epoch; None for a constant one.
-        hide_labels: The share of rows whose input labels are hidden in a step, at random: for
-            models on a whole graph the own label (and only those rows are trained on), for others
-            the label hops.
-        choose_by: The best epoch has the best "score" or the least "loss" on validation rows.
-        choose_over: The number of epochs over which that is averaged, to reduce noise.
+        hide_labels: For models on a whole graph, the share of rows whose own label is hidden in a
+            step, at random; only those rows are trained on.
+        choose_over: The number of epochs over which the score is averaged, to reduce noise.
         scoring: The definition of the score.
     """
 
@@ -75,22 +72,18 @@ class Training:
     patience: int | None = None
     seed: int = 0
     device: str = "auto"
-    refit: bool = False
     run: Callable[..., Run] | None = None
     loss: Loss = field(default_factory=CrossEntropy)
     terms: tuple[Term, ...] = ()
-    optimizer: str = "adam"
+    optimizer: Callable[..., Any] = Adam
     schedule: Callable[[int], float] | None = None
     hide_labels: float = 0.0
-    choose_by: str = "score"
     choose_over: int = 1
     scoring: Scoring = field(default_factory=Scoring)
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         checks.choice("device", self.device, DEVICES)
-        checks.choice("optimizer", self.optimizer, OPTIMIZERS)
-        checks.choice("choose_by", self.choose_by, CHOOSERS)
         checks.share("hide_labels", self.hide_labels)
         for name in ("epochs", "batch_size", "patience", "choose_over"):
             value = getattr(self, name)
@@ -115,7 +108,7 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A trained model, with the weights of the best epoch or of the refit (on the CPU)."""
+    """A trained model, with the weights of the best epoch (on the CPU)."""
 
     model: nn.Module
     state: dict[str, Tensor]
@@ -137,10 +130,10 @@ def fit(
     """Train a model and return it with the weights of its best epoch.
 
     Minimises Σ w·loss / Σ w over the training rows, plus terms. Without validation rows the last
-    epoch is the best one. `build` creates the untrained model, after the seed is set and again for
-    a refit; `task` is a `HopTask` for decoupled models, a `GraphTask` for spatial ones; `labels`
-    [N] are −1 where they are unknown; `sample_weight` [N] is the weight of every row in the loss,
-    by default 1; `target` [N, C] are probabilities to learn in place of the labels.
+    epoch is the best one. `build` creates the untrained model, after the seed is set; `task` is a
+    `HopTask` for decoupled models, a `GraphTask` for spatial ones; `labels` [N] are −1 where they
+    are unknown; `sample_weight` [N] is the weight of every row in the loss, by default 1; `target`
+    [N, C] are probabilities to learn in place of the labels.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -157,14 +150,7 @@ def fit(
     _check(labels, split, task, training)
     weight = _checked_weights(sample_weight, task.num_rows)
     run = training.run or Run
-    result = run(build, task, labels, split, training, weight=weight, target=target).result()
-    if not training.refit or not len(split.valid):
-        return result
-    split = split.without_validation()
-    # A refit has no validation rows that could stop it.
-    training = replace(training, epochs=result.best_epoch, patience=None)
-    final = run(build, task, labels, split, training, weight=weight, target=target).result()
-    return replace(result, model=final.model, state=final.state)
+    return run(build, task, labels, split, training, weight=weight, target=target).result()
 
 
 def predict(
@@ -227,8 +213,7 @@ class Run:
         with torch.random.fork_rng(devices=cuda):
             torch.manual_seed(training.seed)
             self.model = self.build().to(self.device)
-            optimizer: Any = OPTIMIZERS[training.optimizer]
-            self.optimizer = optimizer(
+            self.optimizer = training.optimizer(
                 self.model.parameters(), lr=training.lr, weight_decay=training.weight_decay
             )
             self.train()
@@ -337,7 +322,7 @@ class Run:
     def batches(self, rows: Tensor) -> Iterator[tuple[Task, Tensor, Tensor]]:
         """Yield the rows as one batch, or shuffled in batches; see `_batches`."""
         task = self.task
-        if self.training.hide_labels:
+        if self.training.hide_labels and isinstance(task, GraphTask):
             task, rows = task.drawn(rows, self.training.hide_labels)
         size = self.training.batch_size
         if size is None:
@@ -362,9 +347,11 @@ class Run:
             probabilities = torch.softmax(logits.float(), dim=1).cpu().numpy()
             # Probabilities with the true class proportions, as they are used later.
             score = scoring.finer(scoring.without_class_weights(probabilities), truth.cpu().numpy())
-        if self.training.choose_by == "loss":
-            return -float(self.training.loss(logits.float(), truth).mean()), score
-        return score, score
+        return self.criterion(logits, truth, score), score
+
+    def criterion(self, logits: Tensor, truth: Tensor, score: float) -> float:
+        """Return what the best epoch has the most of."""
+        return score
 
 
 def _is_linear(module: nn.Module) -> bool:

@@ -22,7 +22,17 @@ from impact_gnn.graph import GraphSummary
 from impact_gnn.metrics import Metric
 from impact_gnn.report.numbers import named, number, percent
 from impact_gnn.report.summary import Evaluation, RunSummary
-from impact_gnn.report.svg import FAINT, HEAT, INK, PALETTE, PAPER, Called, canvas, over_time
+from impact_gnn.report.svg import (
+    FAINT,
+    HEAT,
+    INK,
+    PALETTE,
+    PAPER,
+    Called,
+    canvas,
+    over_time,
+    single_panel,
+)
 
 MAX_PERIODS = 200  # periods of the stacked plots, the last ones
 MAX_CLASSES = 11  # rows of the confusion matrix
@@ -144,8 +154,7 @@ def forest(
     right = min(max(float(high.max()), 0), reach)
     margin = 0.05 * max(right - left, 1e-9)
     width = max(360, 230 + 5.2 * max(map(len, names)))  # with room for the names
-    figure = canvas(width, height=50 + 19 * len(names))
-    ax = figure.subplots()
+    figure, ax = single_panel(width, height=50 + 19 * len(names))
     kinds = [
         (f"better than {reference}", PALETTE[0], low > 0),
         ("no significant difference", FAINT, (low <= 0) & (high >= 0)),
@@ -195,8 +204,7 @@ def _columns(ax: Axes, names: Sequence[str], heights: Any, colours: Any, labels:
 
 def periods(graph: GraphSummary, cutoff: int) -> Figure:
     """Nodes and known labels by period."""
-    figure = canvas()
-    ax = figure.subplots()
+    figure, ax = single_panel()
     labelled = array(graph.labelled_per_time)
     _columns(
         ax,
@@ -212,8 +220,7 @@ def periods(graph: GraphSummary, cutoff: int) -> Figure:
 
 def label_mix(check: LabelMix, labels: Labels, called: Called) -> Figure:
     """Class proportions by period."""
-    figure = canvas()
-    ax = figure.subplots()
+    figure, ax = single_panel()
     mix = array(check.mix)[-MAX_PERIODS:]  # [periods, classes]
     count = len(PALETTE)
     if len(labels.order) == count + 1:  # a single further class needs no other name
@@ -236,8 +243,7 @@ def feature_drift(check: FeatureDrift, called: Called) -> Figure | None:
     """Drift of classes by period; `change` shows that of all nodes."""
     if not check.times:
         return None
-    figure = canvas()
-    ax = figure.subplots()
+    figure, ax = single_panel()
     line(ax, check.times, check.drift, PALETTE[0], label="classes, from their past")
     over_time(ax, called, ylabel="drift / class distance")
     return figure
@@ -247,8 +253,7 @@ def separability(check: Separability) -> Figure | None:
     """Connections to the past against those to the future."""
     if not check.g:
         return None
-    figure = canvas()
-    ax = figure.subplots()
+    figure, ax = single_panel()
     offsets, (same, different) = by_offset(
         array(check.steps), array(check.same_label), array(check.different_label)
     )
@@ -274,8 +279,7 @@ def decay(check: Decay, connections: Separability) -> Figure | None:
     """The common decay, and the decay of every group of neighbours."""
     if not check.h:
         return None
-    figure = canvas()
-    ax = figure.subplots()
+    figure, ax = single_panel()
     curves = {"common decay": check.h, **connections.g}
     curves = {name: values for name, values in curves.items() if sum(values) > 0}
     for name, colour, dashes in zip(curves, (INK, *PALETTE), DASHES, strict=False):
@@ -356,8 +360,7 @@ def reliability(checks: Sequence[FoldCheck | Evaluation]) -> Figure | None:
     ]
     if not rows:
         return None
-    figure = canvas()
-    ax = figure.subplots()
+    figure, ax = single_panel()
     # Means of the fine bins in every coarse bin, weighted by their predictions.
     weight, confidence, accuracy = array(rows).T
     coarse = np.minimum((confidence * BINS).astype(int), BINS - 1)
@@ -410,8 +413,7 @@ def confusion(checks: Sequence[FoldCheck | Evaluation], labels: Labels) -> Figur
     counts = np.zeros((size, size))
     np.add.at(counts, (row_of[true], row_of[predicted]), count)
     share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    figure = canvas(width=180 + 30 * size, height=90 + 30 * size)
-    ax = figure.subplots()
+    figure, ax = single_panel(width=180 + 30 * size, height=90 + 30 * size)
     for row, column in np.argwhere(share > 0):
         _cell(ax, column, row, float(share[row, column]))
     ax.set(xlim=(-0.5, size - 0.5), xlabel="predicted class")
@@ -440,8 +442,7 @@ def by_period(checks: Sequence[FoldCheck | Evaluation], summary: RunSummary) -> 
     ]
     if not rows:
         return None
-    figure = canvas(width=380, height=224)
-    ax = figure.subplots()
+    figure, ax = single_panel(width=380, height=224)
     # Means over the folds that reach a period, weighted by their nodes. NaN in one fold makes the
     # mean of a period NaN: matplotlib leaves a gap there.
     time, nodes, accuracy, plain = array(rows).T
@@ -516,8 +517,7 @@ def by_horizon(scores: Sequence[HorizonScore]) -> Figure:
     """Accuracy by the number of periods since the last known label."""
     rows = [(score.horizon, score.accuracy, score.count) for score in scores]
     horizon, accuracy, count = array(rows).T
-    figure = canvas()
-    ax = figure.subplots()
+    figure, ax = single_panel()
     accuracy_curve(ax, horizon, accuracy, count, label="accuracy")
     over_time(
         ax,
@@ -530,8 +530,7 @@ def by_horizon(scores: Sequence[HorizonScore]) -> Figure:
 
 def histogram(counts: Sequence[int]) -> Figure:
     """Predictions by probability, in equal bins from 0 to 1."""
-    figure = canvas()
-    ax = figure.subplots()
+    figure, ax = single_panel()
     low = np.arange(len(counts)) / len(counts)
     ax.bar(
         low,

@@ -33,12 +33,7 @@ def write_report(summary: RunSummary, path: Path) -> None:
     """
     drawings: dict[str, str] = {}
     evaluation = _read_evaluation(summary, path.parent / EVALUATION)
-    page = render(
-        summary,
-        evaluation,
-        files=True,
-        drawings=drawings,
-    )
+    page = render(summary, evaluation, drawings)
     _files.require_plain(path)
     # The folder is replaced as a whole, and only if a report wrote all that it holds.
     with _files.atomic_directory(path.parent / "figures", _files.sealed_files) as folder:
@@ -65,13 +60,11 @@ def _read_evaluation(summary: RunSummary, path: Path) -> Evaluation | None:
 def render(
     summary: RunSummary,
     evaluation: Evaluation | None = None,
-    *,
-    files: bool = False,
     drawings: dict[str, str] | None = None,
 ) -> str:
     """The report as HTML, byte by byte the same for the same summary.
 
-    With `files` it links the files of its figures, whose content goes to `drawings` by name.
+    With `drawings` it links the files of its figures, whose content goes there by name.
     """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
@@ -103,7 +96,7 @@ def render(
         "vars": vars,
         "usual_error": USUAL,
         "start_members": START,
-        "files": files,
+        "files": drawings is not None,
         "glossary": links,
     }
     script = environment.get_template("script.js.j2").render()

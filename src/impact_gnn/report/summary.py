@@ -22,7 +22,7 @@ from impact_gnn.report.export import frame, read_frame
 from impact_gnn.report.numbers import period_named
 from impact_gnn.statistics import Estimate
 
-SCHEMA = 9  # version of the format of `summary.json`
+SCHEMA = 10  # version of the format of `summary.json`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,6 @@ class RunOptions:
     class_weight: str | None = None
     hops: int = 2
     undirected: bool = True
-    embed: str = "none"
     seed: int = 0
     table: str = "csv"
 
@@ -51,7 +50,6 @@ class RunOptions:
             cutoff=self.cutoff,
             hops=self.hops,
             undirected=self.undirected,
-            embed=self.embed,
             seed=self.seed,
             metric=self.metric,
             class_weight=self.class_weight,

@@ -72,6 +72,12 @@ def canvas(width: float = 360, height: float = 220) -> Figure:
     return Figure(figsize=(width / 72, height / 72), layout="constrained")
 
 
+def single_panel(width: float = 360, height: float = 220) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes."""
+    figure = canvas(width, height)
+    return figure, figure.subplots()
+
+
 def render(figure: Figure, title: str) -> tuple[str, Markup]:
     """The drawing as a file, and as part of a page with a title for readers."""
     _add_legend(figure)

@@ -14,6 +14,7 @@ without a time counts where its ends are known before the cutoff: `TemporalGraph
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import signature
 
 import numpy as np
@@ -23,9 +24,21 @@ from scipy.sparse.linalg import eigsh
 from impact_gnn import checks
 from impact_gnn.graph import TemporalGraph
 
-EMBEDDINGS = ("none", "spectral")
 ROUNDS = 2  # a new author is known by new papers, and these by authors from before the cutoff
 MIN_EIGENVALUE = 1e-3  # smaller ones carry no information
+
+
+def with_spectral_embedding(graph: TemporalGraph, cutoff: int) -> TemporalGraph:
+    """Give types without features those of `spectral`, learned before the cutoff only.
+
+    A back-test with older folds needs a graph for each of them.
+    """
+    nodes = dict(graph.nodes)
+    for kind, x in spectral(graph, cutoff).items():
+        # A past without edges gives no columns.
+        if nodes[kind].x is None and x.shape[1]:
+            nodes[kind] = replace(nodes[kind], features=x, ready=True)
+    return graph.with_parts(nodes, dict(graph.relations))
 
 
 def spectral(
@@ -59,7 +72,9 @@ def spectral(
     past = past[nodes][:, nodes]
     # D^-½ A D^-½ and its leading eigenvectors, scaled to unit mean square.
     degree = past.sum(1)
-    tau = degree.mean() if len(nodes) else 0.0
+    tau = 0.0
+    if len(nodes):
+        tau = degree.mean()
     scale = 1 / np.sqrt(degree + tau)
     symmetric = diags_array(scale) @ past @ diags_array(scale)
     eigenvalues, eigenvectors = _leading(symmetric, min(width, len(nodes)), seed)
@@ -102,7 +117,9 @@ def _leading(matrix: csr_array, count: int, seed: int) -> tuple[np.ndarray, np.n
         rng = np.random.default_rng(seed)
         first = rng.standard_normal(size)
         # Where the iteration has to restart, SciPy draws from `rng`; before 1.17 it had none.
-        options = {"rng": rng} if "rng" in signature(eigsh).parameters else {}
+        options = {}
+        if "rng" in signature(eigsh).parameters:
+            options["rng"] = rng
         values, vectors = eigsh(matrix, count, which="LA", v0=first, tol=1e-6, **options)
     # Largest first, and only those that carry information.
     order = np.argsort(-values)[:count]
