@@ -38,18 +38,19 @@ class Memory(Engine):
         self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
     ) -> list[Hop]:
         values = columns_of(x, 0, x.shape[1], dtype or x.dtype)
+        sources = None
         hops = []
-        for step, operator in enumerate(operators, start=1):
-            is_last = step == len(operators)
-            if rows is None:
+        for operator, nodes in zip(operators, _needed_nodes(operators, rows), strict=True):
+            if nodes is None:
                 values = operator.apply(values, threads=self.threads)
-                hops.append(as_hop(values))
-            elif is_last and len(rows) < FEW_ROWS * operator.csr.num_targets:
-                # No later hop reads the other rows.
-                hops.append(as_hop(operator.apply_rows(values, rows, self.threads)))
             else:
-                values = operator.apply(values, threads=self.threads)
-                hops.append(as_hop(values[rows]))
+                values = operator.apply_rows(values, nodes, self.threads, sources=sources)
+            sources = nodes
+            hop = values
+            if rows is not None:
+                # From the computed nodes to the requested rows, in their order.
+                hop = values[rows if nodes is None else np.searchsorted(nodes, rows)]
+            hops.append(as_hop(hop))
         return hops
 
     def graph(
@@ -78,6 +79,31 @@ class Memory(Engine):
         from joblib import cpu_count  # it respects the CPU quota of a container
 
         return max(1, min(cpu_count(), free_memory() // max(size, 1)))
+
+
+def _needed_nodes(
+    operators: Sequence[Operator], rows: np.ndarray | None
+) -> list[np.ndarray | None]:
+    """Return the nodes at which each hop is computed, increasing; None for all.
+
+    All are computed where more than `FEW_ROWS` are needed: selecting would cost more than it saves.
+    """
+    if rows is None:
+        return [None] * len(operators)
+    # From the last hop backwards: the rows, and the nodes that later hops read.
+    needed = [np.unique(rows)]
+    for operator in operators[:0:-1]:
+        nodes = needed[-1]
+        if len(nodes) < FEW_ROWS * operator.csr.num_targets:
+            is_read = np.zeros(operator.csr.num_sources, bool)
+            is_read[nodes] = True
+            is_read[operator.csr.take(nodes).indices] = True
+            nodes = np.flatnonzero(is_read)
+        needed.append(nodes)
+    return [
+        nodes if len(nodes) < FEW_ROWS * operator.csr.num_targets else None
+        for operator, nodes in zip(operators, reversed(needed), strict=True)
+    ]
 
 
 def as_engine(engine: Engine | None) -> Engine:

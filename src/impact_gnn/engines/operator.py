@@ -127,8 +127,18 @@ class Operator:
         """
         return self._backward.apply(x)
 
-    def apply_rows(self, x: np.ndarray, rows: np.ndarray, threads: int | None = None) -> np.ndarray:
-        """Compute the rows `rows` of M·X at the cost of their own edges."""
+    def apply_rows(
+        self,
+        x: np.ndarray,
+        rows: np.ndarray,
+        threads: int | None = None,
+        *,
+        sources: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Compute the rows `rows` of M·X at the cost of their own edges.
+
+        With `sources`, increasing positions, `x` has the rows of these nodes only.
+        """
         row_scale = np.empty(0)
         # The kernel divides by the weights itself, unless a loop is added afterwards.
         if self.norm != "mean" or self.self_loop:
@@ -141,11 +151,15 @@ class Operator:
             row_scale=row_scale,
             self_loop=False,
         )
+        own = rows
+        if sources is not None:
+            part = part.between(sources)
+            own = np.searchsorted(sources, rows)
         result = part.apply(x, threads=threads)
-        # The kernel reads the loop of row v at x_v, which is x[rows[v]] here.
+        # The kernel reads the loop of row v at x_v, which is x[own[v]] here.
         if self.self_loop:
             # [rows, f], from scales in float64.
-            loop = (self.row_scale * self.column_scale)[rows, None] * x[rows]
+            loop = (self.row_scale * self.column_scale)[rows, None] * x[own]
             result += loop.astype(result.dtype)
         return result
 
@@ -293,6 +307,20 @@ class _Pass:
         tiles = self._tiles(x.shape[1], rows or (0, shape[0]))
         _native.run(kernels.gather, [(*tile, *shared) for tile in tiles], threads)
         return out
+
+    def between(self, sources: np.ndarray) -> _Pass:
+        """Return the pass that reads a row of x for each of these sources, and no others."""
+        # Sources by their places among the rows of x, in the type that the kernel knows.
+        position = np.searchsorted(sources, self.csr.indices).astype(self.csr.indices.dtype)
+        column_scale = self.column_scale
+        if len(column_scale):
+            column_scale = column_scale[sources]
+        return replace(
+            self,
+            csr=replace(self.csr, indices=position, num_sources=len(sources)),
+            source_period=self.source_period[sources],
+            column_scale=column_scale,
+        )
 
     def row_sums(self) -> np.ndarray:
         """Compute Σ_u table[t_v, t_u]·a_vu for every target v, in float64, without scales."""
