@@ -917,7 +917,10 @@ def read_toml(path: Path, tables: Mapping[str, Source]) -> Spec:
     period = content.get("period", "auto")
     period = period if isinstance(period, int) else str(period)
     delay = content.get("label_delay", 0.0)
-    return Spec(nodes, edges, target, period, delay, sources).with_edge_columns()
+    spec = Spec(
+        nodes=nodes, edges=edges, target=target, period=period, label_delay=delay, sources=sources
+    )
+    return spec.with_edge_columns()
 
 
 def _declared_nodes(
