@@ -88,6 +88,8 @@ def backtest(
     seeds: int = 1,
     cutoff: int | str | None = None,
     pipeline: Pipeline | None = None,
+    metric: str | None = None,
+    class_weight: str | None = None,
     budget: float | None = None,
     refits: int = 0,
     engine: Engine | None = None,
@@ -113,6 +115,9 @@ def backtest(
         seeds: Seeds per fold, whose probabilities are averaged.
         cutoff: Labels are known before it; by default the graph tells.
         pipeline: Everything but the method, model and seed; by default `Pipeline()`.
+        metric: What candidates are judged by, a name of `METRICS`; by default the pipeline's.
+        class_weight: "balanced" to let all classes count the same in training; by default the
+            pipeline's.
         budget: Seconds, with those of fits in the store, after which no fit is expected to end;
             None for no bound.
         refits: How often each chosen candidate will be fitted again, for which the budget leaves
@@ -146,7 +151,9 @@ def backtest(
     if candidates is not None:
         wanted = list(dict.fromkeys([BASELINE, *map(Candidate.of, candidates)]))
     folds = EFFORTS[effort].folds if folds is None else folds
-    pipeline = clone(pipeline or Pipeline()).checked()
+    options = {"metric": metric, "class_weight": class_weight}
+    changed = {name: value for name, value in options.items() if value is not None}
+    pipeline = clone(pipeline or Pipeline()).set_params(**changed).checked()
     search = Search(
         graph=view,
         windows=windows(view, folds),
