@@ -321,6 +321,13 @@ def test_garbage_for_nodes_is_refused(garbage):
         TemporalGraph.hetero(nodes=garbage, edges={CITES: [[0], [0]]}, target="paper")
 
 
+@pytest.mark.parametrize("time", ["-+5", "\u00b2", "0 1", ""])
+def test_text_that_only_looks_like_a_number_is_no_time(time):
+    with pytest.raises(InputError, match="is not a time of this graph"):
+        graph().upto(time)
+    assert graph().upto(" +2\x1f").times.max() == graph().upto(2).times.max()
+
+
 @settings(max_examples=100)
 @given(GARBAGE)
 def test_garbage_for_a_view_is_refused_or_fits(garbage):

@@ -212,10 +212,8 @@ def test_an_error_of_a_task_is_raised_here():
     def divide(shared, task):
         return shared / task
 
-    results = ig.engines.Memory().run_tasks(divide, 6, [3, 0, 2], jobs=2)
-    assert next(results) == 2
     with pytest.raises(ZeroDivisionError):
-        next(results)
+        list(ig.engines.Memory().run_tasks(divide, 6, [3, 0, 2], jobs=2))
 
 
 @needs_two_cores
@@ -224,7 +222,7 @@ def test_a_fit_of_another_thread_does_not_block_processes(graph):
     in_fit = threading.Event()
     may_end = threading.Event()
 
-    def wait_in_fit(time, label, half_life):
+    def wait_in_fit(time, label):
         if threading.current_thread() is thread:
             in_fit.set()
             assert may_end.wait(timeout=120)
@@ -236,7 +234,7 @@ def test_a_fit_of_another_thread_does_not_block_processes(graph):
         thread.start()
         assert in_fit.wait(timeout=120)
         rows = search(graph, jobs=2, candidates=["linear:plain"]).rows
-        assert {row.num_fits for row in rows} == {2}
+        assert {len(row.scores) for row in rows} == {2}
     finally:
         may_end.set()
         thread.join()

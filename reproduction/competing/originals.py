@@ -24,6 +24,7 @@ class BatchNorm(nn.BatchNorm1d):
     `tracks = False` prevents counting a step twice.
 
     Examples:
+        >>> import torch
         >>> norm, x = BatchNorm(3), 5 + 2 * torch.randn(1000, 3)
         >>> torch.allclose(norm(x), norm.eval()(x), atol=1e-2)
         True
@@ -111,6 +112,7 @@ class ResidualMLP(nn.Module):
     `layers` counts all linear ones; with one or two there are no middle layers.
 
     Examples:
+        >>> import torch
         >>> ResidualMLP(5, 16, 3, layers=4)(torch.randn(7, 5)).shape
         torch.Size([7, 3])
     """

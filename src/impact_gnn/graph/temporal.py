@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -405,7 +406,7 @@ class TemporalGraph:
             >>> g.when("2021-07-01"), g.when("2021-07"), g.name_of(24258)
             (24258, 24258, '2021-07')
         """
-        text = isinstance(value, str) and not value.strip().lstrip("-+").isdigit()
+        text = isinstance(value, str) and not re.fullmatch(r"[-+]?[0-9]+", value.strip())
         # A whole number is a period of the graph if it can be one, otherwise a year, or a time that
         # was put into bins.
         if isinstance(value, float | np.integer | np.floating) and float(value).is_integer():
@@ -423,7 +424,9 @@ class TemporalGraph:
                 f"{name}={checks.quoted(value)} is not a time of this graph; "
                 f"its times are numbers: {such}."
             )
-        return checks.whole_number(name, int(value) if isinstance(value, str) else value)
+        if isinstance(value, str):
+            value = int(value.strip())
+        return checks.whole_number(name, value)
 
     # -- views
 
