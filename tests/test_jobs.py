@@ -248,3 +248,20 @@ def run_in_pool(jobs):
 def test_a_process_of_a_pool_runs_tasks():
     with multiprocessing.get_context("fork").Pool(1) as pool:
         assert pool.apply(run_in_pool, (2,)) == [(3, 1), (2, 1)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_an_interrupt_in_the_middle_of_many_forks_is_not_lost():
+    code = """
+import itertools, os, signal, threading
+from impact_gnn.engines import Memory
+
+big = [object() for _ in range(3_000_000)]  # forks take long
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+results = Memory().run_tasks(lambda shared, task: task, None, range(100_000), jobs=2)
+for result in results:
+    pass
+"""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+        assert b"KeyboardInterrupt" in done.stderr

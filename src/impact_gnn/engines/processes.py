@@ -6,6 +6,7 @@ computed again. Only its result is sent back.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import multiprocessing
@@ -51,8 +52,9 @@ def run_forked(
 
     def start(position: int) -> None:
         attempts[position] += 1
-        receiver, process = _fork(function, shared, tasks[position])
-        running[receiver] = position, process
+        with _deferred_interrupt():
+            receiver, process = _fork(function, shared, tasks[position])
+            running[receiver] = position, process
 
     # Asked for one by one: a task starts when another one has ended.
     waiting = itertools.takewhile(lambda position: starting(tasks[position]), range(len(tasks)))
@@ -87,6 +89,16 @@ def lost_worker() -> WorkerLost:
         f"a process that fitted a model was killed {ATTEMPTS} times, most likely because "
         f"memory ran out; use fewer jobs (--jobs 1)."
     )
+
+
+@contextlib.contextmanager
+def _deferred_interrupt() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of a block: Python loses an interrupt while it forks."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _fork(
