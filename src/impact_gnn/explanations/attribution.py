@@ -110,13 +110,10 @@ def explain(
 
 
 class InputContribution(NamedTuple):
-    """Contributions of one input matrix of a member to its log-odds.
+    """Contributions of one input matrix of a member to its log-odds, by column and by node.
 
-    Args:
-        block: The input matrix.
-        features: Its columns.
-        nodes: Index, weight and contribution of the nodes that the node's row is computed from;
-            none for its own values.
+    `nodes` are index, weight and contribution of the nodes that the row is computed from; none for
+    the node's own values.
     """
 
     block: Block
