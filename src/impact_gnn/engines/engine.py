@@ -27,7 +27,7 @@ from impact_gnn.engines.hop import (
     as_hop,
 )
 from impact_gnn.engines.operator import Operator, check_float
-from impact_gnn.engines.processes import ATTEMPTS, can_fork, lost_worker, run_forked
+from impact_gnn.engines.processes import can_fork, run_forked, run_spawned
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import CSR
 from impact_gnn.weighting import Weighting
@@ -48,34 +48,6 @@ def checked_features(x: Any) -> Any:
         raise InputError(f"x has shape {x.shape}; pass a matrix [N, f] with one row per node.")
     check_float(x)
     return x
-
-
-def _run_spawned(
-    function: Callable[[Any, Any], Any],
-    shared: Any,
-    tasks: Sequence[Any],
-    *,
-    jobs: int,
-    starting: Callable[[Any], bool],
-) -> Iterator[Any]:
-    """Run tasks in new processes, where none can be forked."""
-    from joblib import Parallel, delayed
-    from joblib.externals.loky.process_executor import BrokenProcessPool
-
-    done = 0
-    for _ in range(ATTEMPTS):
-        started = itertools.takewhile(starting, tasks[done:])
-        # A task starts when another one has ended. Large arrays reach other processes as
-        # memory-mapped files.
-        parallel = Parallel(n_jobs=jobs, pre_dispatch=jobs, batch_size=1, return_as="generator")
-        try:
-            for result in parallel(delayed(function)(shared, task) for task in started):
-                done += 1
-                yield result
-            return
-        except BrokenProcessPool:
-            continue
-    raise lost_worker()
 
 
 class Engine(ABC):
@@ -165,7 +137,7 @@ class Engine(ABC):
                 prepare(shared, task)
             yield from run_forked(function, shared, tasks, jobs=jobs, starting=starting)
         else:
-            yield from _run_spawned(function, shared, tasks, jobs=jobs, starting=starting)
+            yield from run_spawned(function, shared, tasks, jobs=jobs, starting=starting)
 
     def hops(
         self,

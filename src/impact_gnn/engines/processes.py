@@ -1,7 +1,7 @@
-"""Runs tasks in forked processes, several at a time.
+"""Runs tasks in other processes, several at a time.
 
 A forked process has the memory of this one: imports, graphs and hops are neither sent to it nor
-computed again. Only its result is sent back.
+computed again. Only its result is sent back. Where none can be forked, joblib starts new ones.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def run_forked(
                 elif attempts[position] < ATTEMPTS:
                     start(position)
                 else:
-                    raise lost_worker()
+                    raise _lost_worker()
             while num_yielded in results:
                 yield results.pop(num_yielded)
                 num_yielded += 1
@@ -83,7 +83,35 @@ def run_forked(
             process.kill()
 
 
-def lost_worker() -> WorkerLost:
+def run_spawned(
+    function: Callable[[Any, Any], Any],
+    shared: Any,
+    tasks: Sequence[Any],
+    *,
+    jobs: int,
+    starting: Callable[[Any], bool],
+) -> Iterator[Any]:
+    """Run tasks in new processes, where none can be forked."""
+    from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    done = 0
+    for _ in range(ATTEMPTS):
+        started = itertools.takewhile(starting, tasks[done:])
+        # A task starts when another one has ended. Large arrays reach other processes as
+        # memory-mapped files.
+        parallel = Parallel(n_jobs=jobs, pre_dispatch=jobs, batch_size=1, return_as="generator")
+        try:
+            for result in parallel(delayed(function)(shared, task) for task in started):
+                done += 1
+                yield result
+            return
+        except BrokenProcessPool:
+            continue
+    raise _lost_worker()
+
+
+def _lost_worker() -> WorkerLost:
     """Return the error for processes that are killed again and again."""
     return WorkerLost(
         f"a process that fitted a model was killed {ATTEMPTS} times, most likely because "

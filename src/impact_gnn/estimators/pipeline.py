@@ -736,8 +736,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if self._reads_graph:
             return
         inputs.model_inputs(self._method, view.require_cutoff("inputs need"))
+        if not validates:
+            return
         valid = _split_for_validation(view).valid
-        if validates and len(valid):
+        if len(valid):
             inputs.model_inputs(self._method, int(view.time[valid].min()))
 
     def shared_inputs(
