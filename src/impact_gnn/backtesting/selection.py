@@ -332,9 +332,8 @@ class EnsembleSelection:
         if ensemble == EnsembleSpec.single(FLOOR):
             calibration = Calibration().with_drift(drift, 1.0)
         # The threshold of sets for few targets is that of the newest fold.
-        own = calibration.with_drift(folds[-1].drift, calibration.strength)
-        threshold = calibrated_by(own, folds[-1]).calibration.threshold
-        return replace(calibration, threshold=threshold)
+        newest = calibrated_by(calibration.for_fold(folds[-1]), folds[-1])
+        return replace(calibration, threshold=newest.calibration.threshold)
 
     def check_each_fold(self, ensemble: EnsembleSpec) -> list[FoldCheck]:
         """How an ensemble and its calibration, made without a fold, do on that fold."""
@@ -358,7 +357,7 @@ class EnsembleSelection:
         holdout, truth = self.holdouts[k], fold.truth
         probabilities, calibration = calibrated.probabilities, calibrated.calibration
         label = calibration.labels(probabilities, fold.prior)
-        own = final.with_drift(fold.drift, final.strength)
+        own = final.for_fold(fold)
         final_rows = own.apply(self.ensemble_probabilities(ensemble, holdout), fold.prior)
         final_label = own.labels(final_rows, fold.prior)
         sets = calibration.sets(probabilities, label)

@@ -55,6 +55,10 @@ class Calibration:
             return self
         return replace(self, drift=tuple(drift.tolist()), strength=strength)
 
+    def for_fold(self, fold: OutOfFold) -> Calibration:
+        """Return the calibration with the drift that was forecast for a fold."""
+        return self.with_drift(fold.drift, self.strength)
+
     def fixed_for(self, probability: np.ndarray, prior: np.ndarray) -> Calibration:
         """Return the calibration with the bias that the drift means for these rows.
 
