@@ -39,7 +39,6 @@ from impact_gnn.data.convert import GraphLike, as_temporal_graph
 from impact_gnn.engines.engine import Engine
 from impact_gnn.engines.hop import Hop, recompute
 from impact_gnn.estimators import Ensemble, Fitted, Inputs, NetworkHead, Pipeline, model_name
-from impact_gnn.estimators.calibration import tempered
 from impact_gnn.explanations.columns import (
     Question,
     mean_slopes,
@@ -180,7 +179,8 @@ class Explainer:
         # [targets, num_labels]: the weighted mean of the members, before and after calibration
         weighted = [member.weight * member.probabilities for member in self.members]
         self.mean = np.asarray(np.sum(weighted, axis=0, dtype=np.float64))
-        self.calibrated = self.model.calibration.apply(self.mean, self.model.prior)
+        self.calibration = self.model.calibration.fixed_for(self.mean, self.model.prior)
+        self.calibrated = self.calibration.apply(self.mean, self.model.prior)
 
     def explain(self, node: Any, *, label: Any = None, most: int = 10) -> NodeExplanation:
         """Explain the prediction for one node; arguments as in the function."""
@@ -324,15 +324,8 @@ class Explainer:
             member.weight * member.predict_changed(question, without, plain)
             for member in self.members
         ]
-        # Probabilities [num_labels] before and after the change, at the ensemble's temperature.
-        before, after = tempered(
-            # [2, num_labels]: the mean probabilities as they are, and after the change.
-            np.stack([self.mean[question.target_index], np.sum(changed, 0)]),
-            self.model.calibration.temperature,
-        )
-        # The factors of the classes that calibration applied before the change [num_labels].
-        after *= self.calibrated[question.target_index] / before
-        return float(after[question.label] / after.sum())
+        calibrated = self.calibration.apply(np.sum(changed, 0)[None], self.model.prior)
+        return float(calibrated[0, question.label])
 
 
 def _largest(contributions: Mapping[Any, float], most: int) -> list[Any]:
