@@ -361,10 +361,10 @@ def test_inputs_are_checked(view, split):
         GraphTask(np.ones((3, 4)), graph_task(view).propagation)
 
 
-def test_an_epoch_is_chosen_by_the_mean_over_the_last_ones(view, tmp_path):
-    """The best epoch is the argmax of the running mean of the scores; resuming changes nothing."""
+def test_an_epoch_is_chosen_by_the_mean_over_the_last_ones(view):
+    """The best epoch is the argmax of the running mean of the scores."""
     split, task = split_rows(view), HopTask([view.x])
-    training = Training(epochs=12, lr=0.3, device="cpu", choose_over=4)
+    training = Training(epochs=12, lr=0.3, device="cpu", average_over=4)
     result = fit(
         lambda: SIGN([view.x.shape[1]], view.num_labels, hidden=8), task, view.y, split, training
     )
@@ -372,3 +372,15 @@ def test_an_epoch_is_chosen_by_the_mean_over_the_last_ones(view, tmp_path):
     means = [scores[max(0, k - 3) : k + 1].mean() for k in range(12)]
     assert result.best_epoch == 1 + int(np.argmax(means))
     assert result.valid_score == scores[result.best_epoch - 1]
+
+
+def test_weights_are_means_over_the_last_epochs(view):
+    split, task = Split(np.flatnonzero(view.y >= 0), np.empty(0, int)), HopTask([view.x])
+
+    def build():
+        return SIGN([view.x.shape[1]], view.num_labels, hidden=8)
+
+    after = [fit(build, task, view.y, split, replace(CPU, epochs=k)).state for k in (2, 3, 4)]
+    averaged = fit(build, task, view.y, split, replace(CPU, epochs=4, average_over=3)).state
+    for name, value in averaged.items():
+        assert torch.allclose(value, torch.stack([state[name] for state in after]).mean(0))

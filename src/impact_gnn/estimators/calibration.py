@@ -187,10 +187,10 @@ def fit_calibration(
 ) -> Calibration:
     """Choose the calibration with the best log-loss on the folds, and the tilt with the best score.
 
-    A temperature is always fitted, and `EVEN_SHARE` of the probability spread evenly. A share of the drift of the class proportions that was forecast
-    from past labels is applied if that helps clearly in the newest fold (`CLEAR_HELP`) and on
-    average, and harms no fold by more than `MAX_HARM`; with a single fold it must help by
-    `MIN_HELP`. `drift` is the forecast for the rows to calibrate.
+    A temperature is always fitted, and `EVEN_SHARE` of the probability is spread evenly. A share
+    of the drift of the class proportions that was forecast from past labels is applied if that
+    helps clearly in the newest fold (`CLEAR_HELP`) and on average, and harms no fold by more than
+    `MAX_HARM`; with a single fold it must help by `MIN_HELP`. `drift` is the forecast for the rows to calibrate.
 
     (A bias per class, learned from the errors of past folds, was worse on later nodes, and so were
     class proportions that EM estimates from the predictions.)

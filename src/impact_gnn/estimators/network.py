@@ -22,7 +22,9 @@ MOST_STEPS = 100  # of an epoch, from which on batches grow instead
 STEPS = 300
 LEAST_EPOCHS = 5
 PATIENCE = 15  # epochs: with fewer, chance ends the training
-CHOOSE_OVER = 5  # epochs: the score of a single one is noisy
+# Epochs: the score of a single one is noisy, and so are its weights. On past folds of eleven data
+# sets, mean weights were .1 to .2 points more accurate on average, with a log-loss 1 % lower.
+AVERAGE_OVER = 5
 HIDDEN_LABELS = 0.5  # share of the input labels that are hidden in a step
 
 
@@ -156,7 +158,7 @@ class NetworkHead(Head):
             device=options.device,
             scoring=options.scoring,
             terms=options.terms,
-            choose_over=CHOOSE_OVER,
+            average_over=AVERAGE_OVER,
         )
         for change in options.training:
             training = change(training)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +61,8 @@ class Training:
         schedule: The learning rate by epoch; None for a constant one.
         hide_labels: For models on a whole graph, the share of rows whose own label is hidden in a
             step, at random; only those rows are trained on.
-        choose_over: The number of epochs over which the score is averaged, to reduce noise.
+        average_over: The last epochs over which the score and the weights are averaged, to reduce
+            noise.
         scoring: The definition of the score.
     """
 
@@ -78,14 +79,14 @@ class Training:
     optimizer: Callable[..., Any] = Adam
     schedule: Callable[[int], float] | None = None
     hide_labels: float = 0.0
-    choose_over: int = 1
+    average_over: int = 1
     scoring: Scoring = field(default_factory=Scoring)
     progress: Callable[[Epoch], None] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         checks.choice("device", self.device, DEVICES)
         checks.share("hide_labels", self.hide_labels)
-        for name in ("epochs", "batch_size", "patience", "choose_over"):
+        for name in ("epochs", "batch_size", "patience", "average_over"):
             value = getattr(self, name)
             if value is not None and checks.whole_number(name, value) < 1:
                 raise InputError(f"{name}={value} must be at least 1.")
@@ -108,7 +109,10 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A trained model, with the weights of the best epoch (on the CPU)."""
+    """A trained model, with the weights of the best epoch (on the CPU).
+
+    They are means over the last epochs up to it, if the training says so (`average_over`).
+    """
 
     model: nn.Module
     state: dict[str, Tensor]
@@ -202,6 +206,7 @@ class Run:
         self.valid_rows = torch.from_numpy(split.valid).to(self.device)
         self.history: list[Epoch] = []
         self.criteria: list[float] = []  # of the last epochs
+        self.states: list[dict[str, Tensor]] = []  # weights after the last epochs
         self.best_epoch = 0
         self.best_criterion = -math.inf
         self.best_state: dict[str, Tensor] = {}
@@ -236,8 +241,8 @@ class Run:
             loss = self.train_epoch(epoch)
             criterion, score = self.validate(epoch)
             self.history.append(Epoch(epoch, loss, score, time.perf_counter() - start))
-            # Criteria of the last epochs, averaged.
-            self.criteria = [*self.criteria, criterion][-training.choose_over :]
+            self.criteria = [*self.criteria, criterion][-training.average_over :]
+            self.states = [*self.states, self.copy_state()][-training.average_over :]
             criterion = sum(self.criteria) / len(self.criteria)
             is_last = epoch == training.epochs
             is_eligible = is_last or self.is_eligible(epoch)
@@ -246,11 +251,13 @@ class Run:
             if is_better or (is_last and not len(self.valid_rows)):
                 self.best_epoch = epoch
                 self.best_criterion = criterion
-                self.best_state = {
-                    name: value.detach().clone() for name, value in self.model.state_dict().items()
-                }
+                self.best_state = mean_state(self.states)
             if training.progress:
                 training.progress(self.history[-1])
+
+    def copy_state(self) -> dict[str, Tensor]:
+        """Return a copy of the present weights."""
+        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
 
     def is_out_of_patience(self) -> bool:
         """Tell whether patience has run out; it counts from the first epoch with all rows."""
@@ -352,6 +359,15 @@ class Run:
     def criterion(self, logits: Tensor, truth: Tensor, score: float) -> float:
         """Return what the best epoch has the most of."""
         return score
+
+
+def mean_state(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the mean weights of several epochs; counters are those of the last."""
+    mean = dict(states[-1])
+    for name, value in mean.items():
+        if value.is_floating_point():
+            mean[name] = torch.stack([state[name] for state in states]).mean(0)
+    return mean
 
 
 def _is_linear(module: nn.Module) -> bool:
