@@ -203,6 +203,21 @@ def test_folds_with_one_known_class_say_nothing_about_the_temperature():
     assert best_temperature([certain, sharp]) == best_temperature([sharp])
 
 
+def test_no_known_class_is_excluded():
+    """A class that a model considers impossible may come back; a class without labels cannot."""
+    rng = np.random.default_rng(0)
+    probability, truth = drawn(rng)
+    prior = np.array([1, 1, 1, 0]) / 3
+    fold = OutOfFold(probability, np.minimum(truth, 2), prior)
+    certain = np.tile([1.0, 0.0, 0.0, 0.0], (5, 1))
+    calibrated = fit_calibration([fold, fold]).apply(certain, prior)
+    assert np.allclose(calibrated[:, 1:3], 0.01 / 3, atol=1e-4)
+    assert np.allclose(calibrated[:, 3], 0, atol=1e-4)
+    assert np.allclose(calibrated.sum(1), 1)
+    # without folds nothing is calibrated
+    assert np.array_equal(Calibration().apply(certain, prior).round(9), certain)
+
+
 def test_nodes_of_new_classes_do_not_soften_the_others():
     rng = np.random.default_rng(0)
     probability, truth = drawn(rng, 2000)
