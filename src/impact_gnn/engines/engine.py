@@ -125,17 +125,17 @@ class Engine(ABC):
             shared: The argument that all tasks have in common.
             tasks: The other argument of each.
             jobs: Tasks at a time.
-            prepare: Called in this process for tasks that will be forked, to compute what they
-                share.
+            prepare: Called in this process before a task is forked, to compute what it shares
+                with later ones; tasks that were forked before go on meanwhile.
             starting: Called before a task starts; False ends the work after those under way.
         """
         if jobs == 1:
             for task in itertools.takewhile(starting, tasks):
                 yield function(shared, task)
         elif can_fork():
-            for task in tasks:
-                prepare(shared, task)
-            yield from run_forked(function, shared, tasks, jobs=jobs, starting=starting)
+            yield from run_forked(
+                function, shared, tasks, jobs=jobs, prepare=prepare, starting=starting
+            )
         else:
             yield from run_spawned(function, shared, tasks, jobs=jobs, starting=starting)
 

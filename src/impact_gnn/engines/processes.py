@@ -43,6 +43,7 @@ def run_forked(
     tasks: Sequence[Any],
     *,
     jobs: int,
+    prepare: Callable[[Any, Any], None],
     starting: Callable[[Any], bool],
 ) -> Iterator[Any]:
     """Yield `function(shared, task)` for every task, as `Engine.run_tasks` does."""
@@ -52,6 +53,7 @@ def run_forked(
 
     def start(position: int) -> None:
         attempts[position] += 1
+        prepare(shared, tasks[position])
         with _deferred_interrupt():
             receiver, process = _fork(function, shared, tasks[position])
             running[receiver] = position, process
