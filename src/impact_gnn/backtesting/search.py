@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from sklearn.base import clone
@@ -72,6 +72,9 @@ from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.methods import Method
 from impact_gnn.metrics import Scoring
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # in `typing` from Python 3.11 on
+
 MIN_FIRST = 4  # initial candidates that are evaluated whatever the budget
 FIRST_SHARE = 0.6  # of the budget, for initial candidates
 WINNERS = 3  # whose neighbours a round evaluates
@@ -79,24 +82,30 @@ ROUND = 6  # candidates in a round
 MAX_HORIZON = 8  # periods after the last label for which accuracy is measured
 
 
+class BacktestKeywords(TypedDict, total=False):
+    """The keywords of `backtest` about folds and scores; each is described there."""
+
+    folds: int | None
+    seeds: int
+    metric: str | None
+    class_weight: str | None
+    budget: float | None
+    refits: int
+    advice: Advice | None
+
+
 def backtest(
     graph: GraphLike,
     *,
     candidates: Sequence[str | Method | Candidate] | None = None,
     effort: str = "normal",
-    folds: int | None = None,
-    seeds: int = 1,
     cutoff: int | str | None = None,
     pipeline: Pipeline | None = None,
-    metric: str | None = None,
-    class_weight: str | None = None,
-    budget: float | None = None,
-    refits: int = 0,
     engine: Engine | None = None,
     jobs: int | str = "auto",
-    advice: Advice | None = None,
     store: Store | str | Path | None = None,
     progress: bool | Progress = False,
+    **options: Unpack[BacktestKeywords],
 ) -> BacktestResult:
     """Evaluates candidates on the last labelled periods, and selects an ensemble.
 
@@ -111,24 +120,27 @@ def backtest(
             always among them. By default the search looks for them.
         effort: "quick", "normal" or "thorough": how much work the search may do, the same on every
             machine.
-        folds: Windows to predict; by default the effort's.
-        seeds: Seeds per fold, whose probabilities are averaged.
         cutoff: Labels are known before it; by default the graph tells.
         pipeline: Everything but the method, model and seed; by default `Pipeline()`.
-        metric: What candidates are judged by, a name of `METRICS`; by default the pipeline's.
-        class_weight: "balanced" to let all classes count the same in training; by default the
-            pipeline's.
-        budget: Seconds, with those of fits in the store, after which no fit is expected to end;
-            None for no bound.
-        refits: How often each chosen candidate will be fitted again, for which the budget leaves
-            time.
         engine: Where to propagate; in memory by default. Fits run on its cluster, if it has one.
         jobs: Fits at once, each in a process with one thread; fewer where cores or memory do not
             allow it. "auto" takes all cores for longer searches. It never changes the result.
-        advice: Of a diagnosis; the search looks first at what it speaks for.
         store: Directory for finished fits, so that a run that was cut off continues.
         progress: True for bars on the terminal, or a function called with stage, work done,
             expected and a note.
+        options: Further keywords.
+
+            - `folds`: Windows to predict; by default the effort's.
+            - `seeds`: Seeds per fold, whose probabilities are averaged; 1 by default.
+            - `metric`: What candidates are judged by, a name of `METRICS`; by default the
+              pipeline's.
+            - `class_weight`: "balanced" to let all classes count the same in training; by default
+              the pipeline's.
+            - `budget`: Seconds, with those of fits in the store, after which no fit is expected to
+              end; None for no bound.
+            - `refits`: How often each chosen candidate will be fitted again, for which the budget
+              leaves time.
+            - `advice`: Of a diagnosis; the search looks first at what it speaks for.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -140,8 +152,10 @@ def backtest(
         >>> {str(one) for one in b.choice.candidates} <= {"plain", "center"}
         True
     """
+    checks.keywords("backtest", options, BacktestKeywords)
     checks.choice("effort", effort, EFFORTS)
     check_jobs(jobs)
+    seeds = options.get("seeds", 1)
     if seeds < 1:
         raise InputError(f"seeds={seeds} must be at least 1.")
     graph = as_temporal_graph(graph)
@@ -150,23 +164,25 @@ def backtest(
     wanted = None
     if candidates is not None:
         wanted = list(dict.fromkeys([BASELINE, *map(Candidate.of, candidates)]))
-    folds = EFFORTS[effort].folds if folds is None else folds
-    options = {"metric": metric, "class_weight": class_weight}
-    changed = {name: value for name, value in options.items() if value is not None}
+    num_folds = options.get("folds")
+    if num_folds is None:
+        num_folds = EFFORTS[effort].folds
+    scoring = {"metric": options.get("metric"), "class_weight": options.get("class_weight")}
+    changed = {name: value for name, value in scoring.items() if value is not None}
     pipeline = clone(pipeline or Pipeline()).set_params(**changed).checked()
     search = Search(
         graph=view,
-        windows=windows(view, folds),
+        windows=windows(view, num_folds),
         candidates=wanted,
         effort=effort,
         seeds=seeds,
         pipeline=pipeline,
-        budget=budget,
-        refits=refits,
+        budget=options.get("budget"),
+        refits=options.get("refits", 0),
         engine=as_engine(engine),
         jobs=jobs,
         progress=watched(progress),
-        advice=advice,
+        advice=options.get("advice"),
         store=store if isinstance(store, Store) else None,
     )
     if store is None or isinstance(store, Store):
@@ -174,7 +190,7 @@ def backtest(
     inputs: dict[str, Any] = {
         "candidates": wanted,
         "effort": effort,
-        "folds": folds,
+        "folds": num_folds,
         "seeds": seeds,
         "graph": graph_digest(view),
         "pipeline": pipeline.described(),
