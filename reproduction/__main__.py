@@ -282,8 +282,8 @@ def leaderboard(
     ] = None,
     root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"),
     seeds: Seeds = 1,
-    rivals: Annotated[
-        str | None, typer.Option(help="Some of the rivals, by commas; by default all.")
+    baselines: Annotated[
+        str | None, typer.Option(help="Some of the baselines, by commas; by default all.")
     ] = None,
     efforts: Annotated[
         str, typer.Option(help="Efforts of impact run, separated by commas; may be empty.")
@@ -301,7 +301,7 @@ def leaderboard(
             root=root,
             names=names,
             seeds=seeds,
-            rivals=_split(rivals),
+            baselines=_split(baselines),
             efforts=tried,
             progress=progress,
         ),
@@ -309,7 +309,7 @@ def leaderboard(
 
 
 @app.command()
-def rivals(
+def competing_methods(
     names: Annotated[
         list[str] | None, typer.Argument(help="By default all graphs that are there.")
     ] = None,
@@ -322,14 +322,14 @@ def rivals(
 
     Cells are those of the leaderboard.
     """
+    from reproduction.baselines import BASELINES, COMPETING_METHODS
     from reproduction.leaderboard import OURS, AgainstPlain, leaderboard
-    from reproduction.rivals import METHOD_RIVALS, RIVALS
 
     place = out or Path("out/leaderboard")
     every = [
         "plain",
-        *METHOD_RIVALS,
-        *(name for name in RIVALS if name not in ("plain", "logistic", "autogluon")),
+        *COMPETING_METHODS,
+        *(name for name in BASELINES if name not in ("plain", "logistic", "autogluon")),
     ]
     asked = _split(methods) or [*every, f"{OURS}quick"]
     efforts = [name.removeprefix(OURS) for name in asked if name.startswith(OURS)]
@@ -341,7 +341,7 @@ def rivals(
             root=root,
             names=names,
             seeds=seeds,
-            rivals=tried,
+            baselines=tried,
             efforts=efforts,
             progress=progress,
             page=AgainstPlain,

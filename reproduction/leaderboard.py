@@ -30,8 +30,8 @@ from impact_gnn.estimators import Ensemble, Pipeline
 from impact_gnn.estimators.calibration import calibration_error
 from impact_gnn.statistics import Estimate, paired
 from reproduction import data
+from reproduction.baselines import BASELINES, COMPETING_METHODS
 from reproduction.results import ExtraTable, Record, Table, difference, hit_rate, packed
-from reproduction.rivals import METHOD_RIVALS, RIVALS
 from reproduction.runner import Progress, Task, end_with_parent, one_thread, work_off
 from reproduction.table2 import Problem
 
@@ -39,14 +39,14 @@ OURS = "ours-"
 """Methods whose name begins so are `impact run` with an effort."""
 NOT_RUN = "not run: "
 CANDIDATE = "candidate "
-LEAST_CHANCE = 1e-6
+MIN_PROBABILITY = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class MethodResult:
     """Probabilities of the targets [n, Y].
 
-    Of ours also the accuracy it foresees, sets of labels, candidates.
+    Of ours also the forecast of its accuracy, prediction sets and candidates.
     """
 
     probabilities: np.ndarray
@@ -55,7 +55,7 @@ class Outcome:
     candidates: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
+def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> MethodResult:
     """`impact run` on the view, its files under `out`.
 
     An effort ending in "+hindsight" fits every candidate as well.
@@ -67,7 +67,7 @@ def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
     # one process, so that its CPU seconds are all of them
     summary = ig.run(view, out, cutoff=view.cutoff, effort=effort, seed=seed, jobs=1)
     model = Ensemble.load(out / "model")
-    chances = model.predict_proba(view)
+    probabilities = model.predict_proba(view)
     singles: dict[str, np.ndarray] = {}
     inputs = model.pipelines[0].inputs(view)
     for row in summary.backtest.full if hindsight else ():
@@ -75,8 +75,11 @@ def ours(view: ig.TemporalGraph, seed: int, out: Path, effort: str) -> Outcome:
             view, inputs=inputs
         )
         singles[str(row.candidate)] = single.predict_proba(view, inputs=inputs)
-    return Outcome(
-        chances, summary.prediction_summary.accuracy, model.calibration.sets(chances), singles
+    return MethodResult(
+        probabilities,
+        summary.prediction_summary.accuracy,
+        model.calibration.sets(probabilities),
+        singles,
     )
 
 
@@ -89,15 +92,15 @@ def cell(name: str, root: Path, method: str, seed: int, place: Path) -> list[Rec
     try:
         with one_thread():
             if method.startswith(OURS):
-                outcome = ours(problem.view, seed, place, method.removeprefix(OURS))
+                result = ours(problem.view, seed, place, method.removeprefix(OURS))
             else:
-                outcome = Outcome((METHOD_RIVALS | RIVALS)[method](problem.view, seed))
+                result = MethodResult((COMPETING_METHODS | BASELINES)[method](problem.view, seed))
     except InputError as error:
         return [_not_run(name, method, seed, str(error))]
     seconds, memory = time.process_time() - start, peak_memory()
     scored = np.searchsorted(np.flatnonzero(problem.view.targets()), problem.rows)
     return records_of(
-        outcome,
+        result,
         scored,
         problem.truth,
         Record(
@@ -113,37 +116,37 @@ def cell(name: str, root: Path, method: str, seed: int, place: Path) -> list[Rec
 
 
 def records_of(
-    outcome: Outcome, scored: np.ndarray, truth: np.ndarray, memory: Record
+    result: MethodResult, scored: np.ndarray, truth: np.ndarray, memory: Record
 ) -> list[Record]:
-    """One record per measure; `scored` are the rows of the outcome whose label is known."""
+    """One record per measure; `scored` are the rows of the result whose label is known."""
     # some of which nobody could know
-    classes = max(outcome.probabilities.shape[1], int(truth.max()) + 1)
-    chances = np.pad(
-        outcome.probabilities[scored], [(0, 0), (0, classes - outcome.probabilities.shape[1])]
+    classes = max(result.probabilities.shape[1], int(truth.max()) + 1)
+    probabilities = np.pad(
+        result.probabilities[scored], [(0, 0), (0, classes - result.probabilities.shape[1])]
     )
-    guess = chances.argmax(1)
+    guess = probabilities.argmax(1)
     hits = guess == truth
     macro = f1_score(truth, guess, labels=np.unique(truth), average="macro", zero_division=0.0)
     # a class that nobody could know has probability 0, which would cost infinitely much
-    true_class = np.maximum(chances[np.arange(len(truth)), truth], LEAST_CHANCE)
+    true_class = np.maximum(probabilities[np.arange(len(truth)), truth], MIN_PROBABILITY)
     scores = {
         "macro-F1": float(macro),
         "log-loss": float(-np.log(true_class).mean()),
-        "calibration error": calibration_error(chances, truth),
+        "calibration error": calibration_error(probabilities, truth),
     }
     if classes == 2:
-        scores["AUROC"] = float(roc_auc_score(truth == 1, chances[:, 1]))
-    if outcome.forecast is not None:
-        low, high = outcome.forecast.low, outcome.forecast.high
-        scores |= {"forecast": outcome.forecast.value, "forecast low": low, "forecast high": high}
-    if outcome.sets is not None:
-        sets = np.pad(outcome.sets[scored], [(0, 0), (0, classes - outcome.sets.shape[1])])
+        scores["AUROC"] = float(roc_auc_score(truth == 1, probabilities[:, 1]))
+    if result.forecast is not None:
+        low, high = result.forecast.low, result.forecast.high
+        scores |= {"forecast": result.forecast.value, "forecast low": low, "forecast high": high}
+    if result.sets is not None:
+        sets = np.pad(result.sets[scored], [(0, 0), (0, classes - result.sets.shape[1])])
         scores |= {
             "coverage": float(sets[np.arange(len(truth)), truth].mean()),
             "set size": float(sets.sum(1).mean()),
         }
-    for candidate, probabilities in outcome.candidates.items():
-        scores[f"{CANDIDATE}{candidate}"] = float((probabilities[scored].argmax(1) == truth).mean())
+    for candidate, of_candidate in result.candidates.items():
+        scores[f"{CANDIDATE}{candidate}"] = float((of_candidate[scored].argmax(1) == truth).mean())
     scores |= {"seconds": memory.seconds, "memory": memory.score}
     accuracy = replace(memory, row="accuracy", score=float(hits.mean()), hits=packed(hits))
     return [
@@ -230,7 +233,7 @@ def leaderboard(
     root: Path,
     names: Sequence[str] | None = None,
     seeds: int = 1,
-    rivals: Sequence[str] | None = None,
+    baselines: Sequence[str] | None = None,
     efforts: Sequence[str] = (),
     progress: Progress | None = None,
     page: "type[Leaderboard] | None" = None,
@@ -245,8 +248,8 @@ def leaderboard(
     methods = [
         *(OURS + effort for effort in efforts),
         *(
-            checks.choice("rival", name, RIVALS | METHOD_RIVALS)
-            for name in (RIVALS if rivals is None else rivals)
+            checks.choice("baseline", name, BASELINES | COMPETING_METHODS)
+            for name in (BASELINES if baselines is None else baselines)
         ),
     ]
     tasks = []
@@ -272,7 +275,7 @@ def leaderboard(
         "paired by node."
     )
     if page is not None:
-        return page("rivals", "Rivals", about, records, notes=notes)
+        return page("competing-methods", "Competing methods", about, records, notes=notes)
     return Leaderboard("leaderboard", "Leaderboard", about, records, notes=notes)
 
 
@@ -307,16 +310,16 @@ class Leaderboard(Table):
         graphs, methods = self.names(0), self.names(2)
         efforts = [method for method in methods if method.startswith(OURS)]
         ours = efforts[-1] if efforts else "plain"
-        rivals = [method for method in methods if method != ours and method not in efforts]
+        baselines = [method for method in methods if method != ours and method not in efforts]
         scores = np.array(
             [[self.mean(graph, "accuracy", method) for method in methods] for graph in graphs]
         )
         tables = [
             ExtraTable("Accuracy", ("graph", *methods), _accuracies(graphs, scores)),
             ExtraTable(
-                f"{ours} minus the best single rival in hindsight",
-                ("graph", "best rival", "difference", "95 %", "standard error"),
-                self._against_best(graphs, ours, rivals),
+                f"{ours} minus the best single baseline in hindsight",
+                ("graph", "best baseline", "difference", "95 %", "standard error"),
+                self._against_best(graphs, ours, baselines),
             ),
             ExtraTable(
                 "Over all graphs",
@@ -356,11 +359,11 @@ class Leaderboard(Table):
         return "\n\n".join([*parts, notes] if notes else parts) + "\n"
 
     def _against_best(
-        self, graphs: Sequence[str], ours: str, rivals: Sequence[str]
+        self, graphs: Sequence[str], ours: str, baselines: Sequence[str]
     ) -> list[list[str]]:
         lines = []
         for graph in graphs:
-            there = [name for name in rivals if (graph, "accuracy", name) in self.by_place]
+            there = [name for name in baselines if (graph, "accuracy", name) in self.by_place]
             best = max(there, key=lambda name: self.mean(graph, "accuracy", name), default=None)
             if best is not None and (gap := self.gap(graph, ours, best)) is not None:
                 lines.append([graph, best, *_interval(gap), f"{gap.error:.4f}"])

@@ -23,7 +23,7 @@ from reproduction.competing.originals import OriginalGAMLP
 from reproduction.competing.stages import Rlu, fit_stages
 from reproduction.losses import LogCrossEntropy, RunByLoss, Schedule
 from reproduction.synthetic import Chain
-from reproduction.table2 import Outcome, Problem
+from reproduction.table2 import Problem, ProblemResult
 
 OPTIMIZERS = {"adam": Adam, "rmsprop": torch.optim.RMSprop}
 
@@ -46,7 +46,7 @@ class Decoupled:
     refit: bool = True
     extras: tuple[str, ...] = ()
 
-    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> Outcome:
+    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> ProblemResult:
         view = problem.view
         pipeline = ig.Pipeline(
             self.model,
@@ -65,7 +65,7 @@ class Decoupled:
         predicted = np.full(view.num_nodes, -1)
         predicted[np.flatnonzero(view.targets())] = pipeline.predict_proba(view).argmax(1)
         assert pipeline.fitted is not None
-        return Outcome(predicted[problem.rows], pipeline.fitted.valid_score)
+        return ProblemResult(predicted[problem.rows], pipeline.fitted.valid_score)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Linear:
     optimizer: str = "rmsprop"
     warm_up: int = 50
 
-    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> Outcome:
+    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> ProblemResult:
         parts, view = Method.parse(method), problem.view
         assert view.y is not None
         split = nn.split_rows(view, valid=1)
@@ -130,7 +130,9 @@ class Linear:
             split,
             training,
         )
-        return Outcome(nn.predict(result.model, task, problem.rows).argmax(1), result.valid_score)
+        return ProblemResult(
+            nn.predict(result.model, task, problem.rows).argmax(1), result.valid_score
+        )
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class Staged:
     memory: str = "8GB"
     storage: str | None = "float16"
 
-    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> Outcome:
+    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> ProblemResult:
         """Fits all stages and asks the best for the rows of the problem.
 
         Hops that are on disk are not made again.
@@ -220,7 +222,7 @@ class Staged:
         predicted = nn.predict(
             best.result.model, best.task, np.searchsorted(rows, problem.rows)
         ).argmax(1)
-        return Outcome(predicted, best.result.valid_score)
+        return ProblemResult(predicted, best.result.valid_score)
 
 
 def standardized(parts: Sequence[np.ndarray], rows: np.ndarray) -> list[np.ndarray]:

@@ -58,7 +58,7 @@ class Problem:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class ProblemResult:
     """What a fit gives: the labels of `problem.rows`, and the accuracy it was chosen by."""
 
     predicted: np.ndarray
@@ -71,7 +71,7 @@ class Recipe(Protocol):
     A frozen dataclass, whose fields are its hyper-parameters.
     """
 
-    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> Outcome:
+    def fit(self, problem: Problem, method: str, seed: int, place: Path) -> ProblemResult:
         """Fits with a method such as "pmp+jjnorm".
 
         What is too large for memory goes into the directory `place`.
@@ -123,8 +123,8 @@ def problem_of(study: Study, root: Path | None, features: Path | None, number: i
 def run_row(study: Study, row: Row, seed: int, problem: Problem, place: Path) -> list[Record]:
     """The accuracy of a row on the period to choose by, and on that to predict."""
     start = time.process_time()
-    outcome = row.recipe.fit(problem, row.method, seed, place)
-    hits, seconds = problem.hits(outcome.predicted), time.process_time() - start
+    result = row.recipe.fit(problem, row.method, seed, place)
+    hits, seconds = problem.hits(result.predicted), time.process_time() - start
     shared = "" if study.fresh else packed(hits)
     return [
         Record(
@@ -133,7 +133,7 @@ def run_row(study: Study, row: Row, seed: int, problem: Problem, place: Path) ->
             row="valid",
             column=row.method,
             seed=seed,
-            score=outcome.valid,
+            score=result.valid,
             seconds=0.0,
         ),
         Record(

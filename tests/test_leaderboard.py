@@ -12,7 +12,7 @@ import impact_gnn as ig
 from impact_gnn.checks import InputError
 from impact_gnn.statistics import Estimate
 from reproduction import __main__ as cli
-from reproduction import data, leaderboard, rivals
+from reproduction import baselines, data, leaderboard
 from reproduction.hetero_tsbm import hetero_tsbm
 from reproduction.results import Record
 from reproduction.runner import one_thread
@@ -59,7 +59,7 @@ def scrambled(graph):
     return graph.with_labels(y)
 
 
-EVERY = rivals.RIVALS | rivals.METHOD_RIVALS
+EVERY = baselines.BASELINES | baselines.COMPETING_METHODS
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
@@ -82,18 +82,18 @@ def test_competing_methods_learn_from_the_past_alone(name, kind, monkeypatch):
 def test_competing_methods_work_without_features(name):
     graph = one_type()
     bare = ig.TemporalGraph(y=graph.y, time=graph.time, edge_index=graph.edge_index)
-    assert rivals.RIVALS[name](bare.masked(CUTOFF), 0).shape == (30, 3)
+    assert baselines.BASELINES[name](bare.masked(CUTOFF), 0).shape == (30, 3)
 
 
 def test_the_last_labelled_periods_are_the_validation_rows():
     y, time = np.arange(40) % 2, np.repeat([0, 1, 2, 3, 4], [10, 17, 2, 1, 10])
     view = ig.TemporalGraph(y=y, time=time, edge_index=np.zeros((2, 0), int)).masked(4)
-    past, validation = rivals.hold_out(view)
+    past, validation = baselines.hold_out(view)
     assert past.cutoff == 2  # time 3 alone has 1 of 30 labels
     assert validation.rows.tolist() == [27, 28, 29]
     assert (past.y[27:] == -1).all()
     with pytest.raises(InputError, match="use labels of at least two"):
-        rivals.hold_out(view.masked(1))
+        baselines.hold_out(view.masked(1))
 
 
 def test_the_graph_between_targets_equals_the_loop():
@@ -113,9 +113,9 @@ def test_the_graph_between_targets_equals_the_loop():
                 groups.setdefault(other, []).append(paper)
             for papers in groups.values():
                 for a in papers:
-                    expected[a, papers] += (len(papers) <= rivals.MOST_DEGREE) / len(papers)
+                    expected[a, papers] += (len(papers) <= baselines.MOST_DEGREE) / len(papers)
     np.fill_diagonal(expected, 0)
-    np.testing.assert_allclose(rivals.own_graph(view).toarray(), expected, rtol=1e-5)
+    np.testing.assert_allclose(baselines.own_graph(view).toarray(), expected, rtol=1e-5)
 
 
 def test_a_cell_is_scored_after_the_method_has_predicted(tmp_path, monkeypatch):
@@ -126,7 +126,7 @@ def test_a_cell_is_scored_after_the_method_has_predicted(tmp_path, monkeypatch):
         assert (view.y[view.time >= view.cutoff] == -1).all()
         return np.eye(3)[graph.y[view.targets()]]
 
-    monkeypatch.setitem(rivals.RIVALS, "guess", guess)
+    monkeypatch.setitem(baselines.BASELINES, "guess", guess)
     scores = {
         record.row: record.score
         for record in leaderboard.cell("small", tmp_path, "guess", 0, tmp_path)
@@ -150,12 +150,12 @@ def test_a_rerun_continues_and_the_page_says_why_a_cell_is_empty(tmp_path, monke
         return leaderboard.cell(*arguments, **options)
 
     monkeypatch.setattr(leaderboard, "apart", here)
-    monkeypatch.setitem(rivals.RIVALS, "large", no_memory)
+    monkeypatch.setitem(baselines.BASELINES, "large", no_memory)
     for chosen, count in (
         (["logistic", "large"], 2),
         (["logistic", "large", "label-propagation"], 4),
     ):
-        board = leaderboard.leaderboard(tmp_path / "out", root=tmp_path / "data", rivals=chosen)
+        board = leaderboard.leaderboard(tmp_path / "out", root=tmp_path / "data", baselines=chosen)
         assert len(calls) == count  # cells that could not run are tried again
     page = board.markdown()
     assert [arguments[2] for arguments in calls] == [
@@ -173,17 +173,19 @@ def test_the_page_compares_ours_with_every_competing_method():
     truth = np.tile([0, 1], 20)
     right, half = np.eye(2)[truth], np.eye(2)[np.zeros(40, int)]
     sets, candidates = np.ones((40, 2), bool), {"a": right, "b": half}
-    outcomes = {
-        "ours-quick": leaderboard.Outcome(right, Estimate(0.9, 0.01, 0.88, 0.92), sets, candidates),
-        "weak": leaderboard.Outcome(half),
-        "weaker": leaderboard.Outcome(1 - right),
+    by_method = {
+        "ours-quick": leaderboard.MethodResult(
+            right, Estimate(0.9, 0.01, 0.88, 0.92), sets, candidates
+        ),
+        "weak": leaderboard.MethodResult(half),
+        "weaker": leaderboard.MethodResult(1 - right),
     }
     records = [
         record
         for graph in ("g", "h")
-        for method, outcome in outcomes.items()
+        for method, result in by_method.items()
         for record in leaderboard.records_of(
-            outcome,
+            result,
             np.arange(40),
             truth,
             Record(
@@ -212,7 +214,7 @@ def test_the_page_compares_ours_with_every_competing_method():
 
 def test_the_page_of_competing_methods_compares_each_with_plain():
     truth = np.tile([0, 1], 20)
-    outcomes = {
+    by_method = {
         "plain": np.eye(2)[np.zeros(40, int)],
         "better": np.eye(2)[truth],
         "g-only": 1 - np.eye(2)[truth],
@@ -220,10 +222,10 @@ def test_the_page_of_competing_methods_compares_each_with_plain():
     records = [
         record
         for graph in ("g", "h")
-        for method, outcome in outcomes.items()
+        for method, probabilities in by_method.items()
         if (graph, method) != ("h", "g-only")
         for record in leaderboard.records_of(
-            leaderboard.Outcome(outcome),
+            leaderboard.MethodResult(probabilities),
             np.arange(40),
             truth,
             Record(
@@ -238,7 +240,7 @@ def test_the_page_of_competing_methods_compares_each_with_plain():
         )
     ]
     page = leaderboard.AgainstPlain(
-        "rivals", "Rivals", "About.", records, notes=["h has no g."]
+        "competing-methods", "Competing methods", "About.", records, notes=["h has no g."]
     ).markdown()
     for line in (
         "| plain | 0.5000 | 0.5000 |  |",
@@ -256,8 +258,8 @@ def test_every_real_graph_has_a_cutoff(tmp_path):
     one_type().save(tmp_path / "mine")
     assert data.available(tmp_path) == ["mine"]
     assert data.with_cutoff("mine", tmp_path)[1] == CUTOFF
-    with pytest.raises(InputError, match="rival='none' is not valid"):
-        leaderboard.leaderboard(tmp_path, root=tmp_path, rivals=["none"])
+    with pytest.raises(InputError, match="baseline='none' is not valid"):
+        leaderboard.leaderboard(tmp_path, root=tmp_path, baselines=["none"])
 
 
 def test_the_command_gives_every_cell_a_process_of_its_own(tmp_path, capsys):
@@ -268,7 +270,7 @@ def test_the_command_gives_every_cell_a_process_of_its_own(tmp_path, capsys):
                 "leaderboard",
                 "--root",
                 str(tmp_path),
-                "--rivals",
+                "--baselines",
                 "label-propagation",
                 "--efforts",
                 "",
@@ -281,7 +283,7 @@ def test_the_command_gives_every_cell_a_process_of_its_own(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:  # a cell that is there already, on another page
         cli.main(
             [
-                "rivals",
+                "competing-methods",
                 "--root",
                 str(tmp_path),
                 "--methods",
@@ -309,5 +311,7 @@ def test_ours_alone_runs_no_competing_method(tmp_path, monkeypatch):
     monkeypatch.setattr(
         leaderboard, "apart", lambda *arguments, **_: asked.append(arguments[2]) or [record]
     )
-    leaderboard.leaderboard(tmp_path / "out", root=tmp_path / "data", rivals=[], efforts=["quick"])
+    leaderboard.leaderboard(
+        tmp_path / "out", root=tmp_path / "data", baselines=[], efforts=["quick"]
+    )
     assert asked == ["ours-quick"]

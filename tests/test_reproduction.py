@@ -36,7 +36,7 @@ from reproduction.synthetic import (
     draw,
     table3_rows,
 )
-from reproduction.table2 import Outcome, Problem, Study, rows_of, table2
+from reproduction.table2 import Problem, ProblemResult, Study, rows_of, table2
 from reproduction.table3 import SyntheticStudy, gain_figure, gamma_rows
 
 NODES = 300
@@ -507,7 +507,7 @@ class Guess:
     def fit(self, problem, method, seed, place):
         ASKED.append((method, seed))
         assert (problem.view.y[problem.view.time >= CUTOFF] == -1).all()
-        return Outcome(np.full(len(problem.rows), len(method) % 3), 0.5)
+        return ProblemResult(np.full(len(problem.rows), len(method) % 3), 0.5)
 
 
 @pytest.mark.parametrize(

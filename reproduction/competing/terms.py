@@ -1,4 +1,4 @@
-"""Rivals that are terms of the loss.
+"""Competing methods that are terms of the loss.
 
 What a model learns shall look the same, or err the same, whatever the time.
 

@@ -1,6 +1,4 @@
-"""What one would have used instead.
-
-Tuned standard methods, each a function from a view and a seed to probabilities.
+"""Baselines: tuned standard methods, each a function from a view and a seed to probabilities.
 
 A view (`graph.masked(cutoff)`) holds no label at or after its cutoff. Settings and the number of
 epochs or rounds are chosen as if the last labelled periods (at least a tenth of all labels) had to
@@ -28,7 +26,7 @@ import impact_gnn as ig
 from impact_gnn.checks import InputError
 from impact_gnn.statistics import Scale
 
-Rival = Callable[[ig.TemporalGraph, int], np.ndarray]
+Baseline = Callable[[ig.TemporalGraph, int], np.ndarray]
 
 VALIDATION_SHARE = 0.1
 MOST_DEGREE = 50
@@ -89,7 +87,7 @@ def tuned(view: ig.TemporalGraph, learn: Learner, settings: Sequence[Any]) -> tu
     return fits[best], learn(view, settings[best], None, fits[best].steps)
 
 
-def rival(view: ig.TemporalGraph, learn: Learner, settings: Sequence[Any]) -> np.ndarray:
+def predict_tuned(view: ig.TemporalGraph, learn: Learner, settings: Sequence[Any]) -> np.ndarray:
     return tuned(view, learn, settings)[1].probabilities[view.targets()]
 
 
@@ -228,7 +226,7 @@ def logistic(view: ig.TemporalGraph, seed: int) -> np.ndarray:
         model = LogisticRegression(C=strength, max_iter=200).fit(x[rows], y)
         return Fit(_all_classes(model.predict_proba(x), model.classes_, view))
 
-    return rival(view, learn, (0.001, 0.01, 0.1, 1.0))
+    return predict_tuned(view, learn, (0.001, 0.01, 0.1, 1.0))
 
 
 def trees(
@@ -276,7 +274,7 @@ def trees(
             _all_classes(model.predict_proba(x), classes, view), model.best_iteration_ or rounds
         )
 
-    return rival(view, learn, (8, 31))
+    return predict_tuned(view, learn, (8, 31))
 
 
 def autogluon(view: ig.TemporalGraph, seed: int, *, seconds: int = 600) -> np.ndarray:
@@ -408,7 +406,9 @@ def network(kind: str, view: ig.TemporalGraph, seed: int) -> np.ndarray:
         matrix = sparse.diags(1 / np.maximum(np.asarray(graph.sum(1)).ravel(), 1e-12)) @ graph
     x = torch.from_numpy(own_features(view))
     settings = NETWORK_SETTINGS if graph.nnz < 1_000_000 else NETWORK_SETTINGS[:2]
-    return rival(view, partial(_network, kind, x, as_tensor(matrix.tocsr()), seed), settings)
+    return predict_tuned(
+        view, partial(_network, kind, x, as_tensor(matrix.tocsr()), seed), settings
+    )
 
 
 def label_propagation(view: ig.TemporalGraph, seed: int, *, layers: int = 50) -> np.ndarray:
@@ -426,7 +426,7 @@ def label_propagation(view: ig.TemporalGraph, seed: int, *, layers: int = 50) ->
             )
         )
 
-    return rival(view, learn, (0.5, 0.8, 0.9, 0.99))
+    return predict_tuned(view, learn, (0.5, 0.8, 0.9, 0.99))
 
 
 def correct_and_smooth(view: ig.TemporalGraph, seed: int, *, layers: int = 20) -> np.ndarray:
@@ -449,7 +449,7 @@ def correct_and_smooth(view: ig.TemporalGraph, seed: int, *, layers: int = 20) -
             )
         )
 
-    return rival(
+    return predict_tuned(
         view, learn, [(a, b, c) for a in (0.5, 0.9) for b in (0.3, 0.8) for c in (True, False)]
     )
 
@@ -481,7 +481,7 @@ def corrected(
     )
 
 
-RIVALS: dict[str, Rival] = {
+BASELINES: dict[str, Baseline] = {
     "plain": partial(corrected, "plain"),
     "logistic": logistic,
     "trees-features": partial(trees, own_features),
@@ -494,9 +494,9 @@ RIVALS: dict[str, Rival] = {
     "sage": partial(network, "sage"),
     "autogluon": autogluon,
 }
-"""What one would have used instead of this package; and `plain`."""
+"""Tuned standard methods, and `plain`."""
 
-METHOD_RIVALS: dict[str, Rival] = {
+COMPETING_METHODS: dict[str, Baseline] = {
     "sr-gnn": partial(corrected, "kmm+cmd"),
     **{
         name: partial(corrected, name)
