@@ -145,12 +145,13 @@ def fit(
         >>> len(result.history), predict(result.model, task).shape
         (5, (300, 2))
     """
-    training = Training() if training is None else training
+    training = training or Training()
     labels = checks.labels("labels", labels, task.num_rows)
     _check(labels, split, task, training)
     weight = _checked_weights(sample_weight, task.num_rows)
-    run = training.run or Run
-    return run(build, task, labels, split, training, weight=weight, target=target).result()
+    start_run = training.run or Run
+    run = start_run(build, task, labels, split, training, weight=weight, target=target)
+    return run.result()
 
 
 def predict(
@@ -165,7 +166,10 @@ def predict(
     device = torch.device("cpu") if parameter is None else parameter.device
     task = task.to(device)
     rows = np.arange(task.num_rows) if rows is None else np.asarray(rows)
-    logits = evaluate(model, task, torch.from_numpy(rows).to(device), batch_size)
+    return _probabilities(evaluate(model, task, torch.from_numpy(rows).to(device), batch_size))
+
+
+def _probabilities(logits: Tensor) -> np.ndarray:
     return torch.softmax(logits.float(), dim=1).cpu().numpy()
 
 
@@ -190,21 +194,26 @@ class Run:
         self.device = training.select_device()
         self.task = task.to(self.device)
         # Labels outside the split are out of reach.
-        known = np.where(np.isin(np.arange(len(labels)), split.all), labels, -1)
-        self.labels = torch.from_numpy(known).to(self.device)
-        self.weight = torch.ones(task.num_rows, device=self.device)
-        if weight is not None:
-            self.weight = torch.from_numpy(weight).to(self.device)
+        known = np.full_like(labels, -1)
+        known[split.all] = labels[split.all]
+        self.labels = self.place(known)
+        if weight is None:
+            weight = np.ones(task.num_rows, np.float32)
+        self.weight = self.place(weight)
         self.target = self.labels
         if target is not None:
-            self.target = torch.from_numpy(np.asarray(target, np.float32)).to(self.device)
-        self.train_rows = torch.from_numpy(split.train).to(self.device)
-        self.valid_rows = torch.from_numpy(split.valid).to(self.device)
+            self.target = self.place(np.asarray(target, np.float32))
+        self.train_rows = self.place(split.train)
+        self.valid_rows = self.place(split.valid)
         self.history: list[Epoch] = []
         self.criteria: list[float] = []  # of the last epochs
         self.best_epoch = 0
         self.best_criterion = -math.inf
         self.best_state: dict[str, Tensor] = {}
+
+    def place(self, values: np.ndarray) -> Tensor:
+        """Move an array to the device."""
+        return torch.from_numpy(values).to(self.device)
 
     def result(self) -> Result:
         """Train; the caller's random state stays as it was."""
@@ -235,7 +244,8 @@ class Run:
             epoch = len(self.history) + 1
             loss = self.train_epoch(epoch)
             criterion, score = self.validate(epoch)
-            self.history.append(Epoch(epoch, loss, score, time.perf_counter() - start))
+            seconds = time.perf_counter() - start
+            self.history.append(Epoch(epoch, loss, score, seconds))
             # Criteria of the last epochs, averaged.
             self.criteria = [*self.criteria, criterion][-training.choose_over :]
             criterion = sum(self.criteria) / len(self.criteria)
@@ -246,9 +256,8 @@ class Run:
             if is_better or (is_last and not len(self.valid_rows)):
                 self.best_epoch = epoch
                 self.best_criterion = criterion
-                self.best_state = {
-                    name: value.detach().clone() for name, value in self.model.state_dict().items()
-                }
+                state = self.model.state_dict()
+                self.best_state = {name: value.detach().clone() for name, value in state.items()}
             if training.progress:
                 training.progress(self.history[-1])
 
@@ -298,7 +307,8 @@ class Run:
                         epoch=epoch,
                         again=again,
                     )
-                    loss = loss + torch.stack([term(step) for term in training.terms]).sum()
+                    terms = [term(step) for term in training.terms]
+                    loss = loss + torch.stack(terms).sum()
                 loss.backward()
                 self.optimizer.step()
                 loss_total = loss_total + loss_sum.detach()
@@ -327,8 +337,9 @@ class Run:
         size = self.training.batch_size
         if size is None:
             return _batches(task, rows, len(rows))
-        # A permutation from the CPU generator, the same on all devices.
-        return _batches(task, rows[torch.randperm(len(rows)).to(self.device)], size)
+        # From the CPU generator, the same on all devices.
+        order = torch.randperm(len(rows)).to(self.device)
+        return _batches(task, rows[order], size)
 
     def validate(self, epoch: int) -> tuple[float, float]:
         """Return criterion (more is better) and score of an epoch on the validation rows."""
@@ -342,11 +353,12 @@ class Run:
         truth = self.labels[self.valid_rows]
         scoring = self.training.scoring
         if scoring.counts_hits:  # computed on the device
-            score = float((logits.argmax(1) == truth).float().mean())
+            is_hit = logits.argmax(1) == truth
+            score = float(is_hit.float().mean())
         else:
-            probabilities = torch.softmax(logits.float(), dim=1).cpu().numpy()
             # Probabilities with the true class proportions, as they are used later.
-            score = scoring.finer(scoring.without_class_weights(probabilities), truth.cpu().numpy())
+            probabilities = scoring.without_class_weights(_probabilities(logits))
+            score = scoring.finer(probabilities, truth.cpu().numpy())
         return self.criterion(logits, truth, score), score
 
     def criterion(self, logits: Tensor, truth: Tensor, score: float) -> float:
@@ -374,7 +386,7 @@ class LayerInputs:
             if not layers:
                 raise InputError(
                     f"{type(model).__name__} has no linear layer whose inputs could be compared; "
-                    f"drop what needs them ('cmd')."
+                    "drop what needs them ('cmd')."
                 )
             self.hook = layers[-1].register_forward_pre_hook(self.record)
 
@@ -397,9 +409,11 @@ class LayerInputs:
 def evaluate(model: nn.Module, task: Task, rows: Tensor, size: int = EVALUATION_ROWS) -> Tensor:
     """Compute logits without gradients; the model is left in evaluation mode."""
     model.eval()
-    with torch.no_grad():
+    if not task.by_rows:
         # A whole graph is computed once, whatever the number of rows.
-        batches = _batches(task, rows, size if task.by_rows else max(len(rows), 1))
+        size = max(len(rows), 1)
+    with torch.no_grad():
+        batches = _batches(task, rows, size)
         return torch.cat([part.logits(model, task_rows) for part, task_rows, _ in batches])
 
 
@@ -412,8 +426,9 @@ def _batches(task: Task, rows: Tensor, size: int) -> Iterator[tuple[Task, Tensor
         yield from ((task, part, part) for part in rows.split(size))
         return
     # Batches of a run, by the bytes of their rows in float32.
-    batches = RUN_BYTES // max(4 * size * sum(task.in_channels + task.label_channels), 1)
-    for run in rows.split(size * max(batches, 1)):
+    batch_bytes = 4 * size * sum(task.in_channels + task.label_channels)
+    batches = max(RUN_BYTES // max(batch_bytes, 1), 1)
+    for run in rows.split(size * batches):
         loaded = task.loaded(run)
         # Positions in the loaded task, which has the rows of this run only.
         positions = torch.arange(len(run), device=run.device)
@@ -442,7 +457,8 @@ def _checked_weights(sample_weight: np.ndarray | None, num_rows: int) -> np.ndar
     if sample_weight is None:
         return None
     weight = np.asarray(sample_weight, np.float32)
-    if weight.shape != (num_rows,) or not np.isfinite(weight).all() or weight.min() < 0:
+    is_valid = np.isfinite(weight) & (weight >= 0)
+    if weight.shape != (num_rows,) or not is_valid.all():
         raise InputError(
             f"sample_weight must be {num_rows} finite numbers of zero or more, one per row."
         )
