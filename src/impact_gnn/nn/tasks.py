@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -205,7 +206,9 @@ class GraphTask:
 
     def over(self, propagation: Propagation) -> GraphTask:
         """Return the same inputs with another propagation."""
-        return self._with(self.x, self.labels, propagation)
+        task = copy.copy(self)
+        task.propagation = propagation
+        return task
 
     def drawn(self, rows: Tensor, share: float) -> tuple[GraphTask, Tensor]:
         """Hide the labels of a random share of the rows, and train on those only."""
@@ -221,12 +224,8 @@ class GraphTask:
         labels = self.labels.index_fill(0, hidden, -1)
         return self._with(self.x, labels), hidden
 
-    def _with(
-        self, x: Tensor, labels: Tensor | None, propagation: Propagation | None = None
-    ) -> GraphTask:
-        return GraphTask(
-            x, propagation or self.propagation, labels, self.num_labels, reuse=self.reuse
-        )
+    def _with(self, x: Tensor, labels: Tensor | None) -> GraphTask:
+        return GraphTask(x, self.propagation, labels, self.num_labels, reuse=self.reuse)
 
 
 @dataclass(frozen=True, eq=False)
