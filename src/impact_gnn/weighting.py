@@ -104,7 +104,7 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     size = len(times)
     has_shape = counted.shape in ((size,), (size, size))
     is_numeric = counted.dtype.kind in "iuf"
-    if not (has_shape and is_numeric and np.isfinite(counted).all() and counted.min() >= 0):
+    if not has_shape or not is_numeric or not ((counted >= 0) & np.isfinite(counted)).all():
         raise InputError(
             f"counts has shape {counted.shape} and dtype {counted.dtype} for {size} times; pass "
             "the non-negative number of nodes per time [T], or of edges per target and source "
@@ -142,7 +142,10 @@ def _distance(times: np.ndarray) -> np.ndarray:
     return np.abs(times[None, :] - times[:, None])
 
 
-METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = MappingProxyType(
+TableFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""`(times, nodes per time) → table [T, T]`."""
+
+METHODS: Mapping[str, TableFunction] = MappingProxyType(
     {
         "plain": lambda times, counts: plain(times),
         "mmp": lambda times, counts: mmp(times),
@@ -168,9 +171,6 @@ class FirstHop:
 
     weighting: str
 
-
-TableFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""`(times, nodes per time) → table [T, T]`."""
 
 Weighting: TypeAlias = str | np.ndarray | TableFunction | FirstHop
 """A name of `NAMES`, a table [T, T], a function that computes one, or `FirstHop`."""

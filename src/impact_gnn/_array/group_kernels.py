@@ -78,7 +78,8 @@ def _sum_parts(kernel: Callable[..., None], arrays: tuple[np.ndarray, ...]) -> n
     values, _, origin, *_ = arrays
     # Few enough parts that their sums are smaller than the values.
     rows_per_part = 16 * max(len(origin), 1)
-    spans = _spans(len(values), min(len(values) // rows_per_part, values.size // PART))
+    parts = min(len(values) // rows_per_part, values.size // PART)
+    spans = _spans(len(values), parts)
     # [parts, 2, G, f]: every part has its own sums, so threads do not share memory.
     sums = np.zeros((len(spans), 2, *origin.shape))
     tasks = [(span, *arrays, part) for span, part in zip(spans, sums, strict=True)]

@@ -94,7 +94,8 @@ def _deviations(values: Tensor, group: Tensor, mean: Tensor) -> Tensor:
     """Return x − mean_g in at least float32; subtracted in float64, as a mean may be far from 0."""
     if values.dtype.itemsize < 4:
         values = values.float()
-    return group_affine(values, group, mean, torch.ones_like(mean), torch.zeros_like(mean))
+    ones = torch.ones_like(mean)
+    return group_affine(values, group, mean, ones, torch.zeros_like(mean))
 
 
 def _arrays(tensors: Iterable[Tensor]) -> list[np.ndarray]:
@@ -113,7 +114,7 @@ class _Moments(Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, group: Tensor, num_groups: int) -> tuple[Tensor, ...]:
-        moments = numpy_groups.group_moments(*_arrays([values, group]), num_groups)
+        moments = numpy_groups.group_moments(values.detach().numpy(), group.numpy(), num_groups)
         count, mean, squares = map(torch.from_numpy, moments)
         ctx.mark_non_differentiable(count)
         ctx.save_for_backward(values, group, count, mean)

@@ -72,8 +72,8 @@ class RelativeConnectivity:
         """P̂ for all periods, [Y, T, Y, T]; see `relative_connectivity`."""
         self._refuse_above("extended", self._num_states**2)
         # ĝ[y, Δ, ỹ] at the distances of all pairs of times: [Y, T, T, Y] → [Y, T, Y, T].
-        by_times = self._filled[:, self._distance]
-        extended = by_times.transpose(0, 1, 3, 2) * self._inverse_total[:, :, None, None]
+        by_times = self._filled[:, self._distance].transpose(0, 1, 3, 2)
+        extended = by_times * self._inverse_total[:, :, None, None]
         # Known times of rows with counts are counted.
         counted = self._counted_part.toarray().reshape(self._shape)
         is_counted = self._from_counts[:, :, None, None] & self._is_known
@@ -183,7 +183,8 @@ class RelativeConnectivity:
             up = np.searchsorted(past, past[-1] - self.deltas, side="right")
             return running[:, up] + running[:, -1:]
         # A label without neighbours of its own time has no f̂; its periods then count alike.
-        f = np.where(f.any(1, keepdims=True), f, self._from_counts)
+        has_own_time = f.any(1, keepdims=True)
+        f = np.where(has_own_time, f, self._from_counts)
         # How often f̂(y, t) enters the sum of a distance, CSR [T, D]: once for every known time s
         # at distance Δ from t, and twice for s = t, as in the numerator.
         known = self._is_known.astype(np.float64)

@@ -176,7 +176,8 @@ class Cells:
         # Variance within classes [Y], relative to the pooled one, gives the weights.
         label = code // num_periods
         pooled = max(total.sum() / max(freedom.sum(), 1), 1e-300)
-        within = np.bincount(label, total) / np.maximum(np.bincount(label, freedom), 1)
+        freedom_by_class = np.bincount(label, freedom)
+        within = np.bincount(label, total) / np.maximum(freedom_by_class, 1)
         relative = np.maximum(within / pooled, MIN_VARIANCE)
         return cls(
             label=label,
@@ -232,7 +233,8 @@ class Cells:
         """Mean squared distance of cells from the past of their class, from `first` on."""
         square, weight = self._to_past(mean, noise)
         weight = np.where(self.period >= first, weight, 0)
-        return float((weight * square).sum() / max(weight.sum(), 1e-300))
+        total = (weight * square).sum()
+        return float(total / max(weight.sum(), 1e-300))
 
     def by_period(self, num_periods: int) -> np.ndarray:
         """Root mean squared distance from the past by period; NaN where no class has a past."""

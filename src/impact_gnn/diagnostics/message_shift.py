@@ -87,7 +87,8 @@ def message_shift(view: View, *, hops: int = 1) -> MessageShift | None:
     assert view.masked.x is not None
     # Every step-th column, from a random one on: a view, also of a file.
     step = -(-view.num_features // MAX_COLUMNS)
-    x = view.masked.x[:, int(rng.integers(step)) :: step]
+    first = int(rng.integers(step))
+    x = view.masked.x[:, first::step]
     sample = Sample.of(view, rng)
     dtype = np.float32 if x.dtype.itemsize < 4 else x.dtype  # alignments refuse half precision
 
@@ -194,9 +195,10 @@ class Sample:
         sizes = np.bincount(self.group)[:-1]
         # One sample per distinct size, the targets themselves last.
         distinct, position = np.unique(sizes, return_inverse=True)
-        drawn = [rng.choice(targets, size) for size in distinct]
-        group = np.repeat(np.arange(len(distinct) + 1), [*distinct, len(targets)])
-        values = np.concatenate([*drawn, targets])
+        samples = [rng.choice(targets, size) for size in distinct]
+        samples.append(targets)
+        group = np.repeat(np.arange(len(samples)), list(map(len, samples)))
+        values = np.concatenate(samples)
         distance = bounds.shift(values, group, num_slices=32, seed=self.seed)
         # From distinct sizes back to the periods.
         return distance.sliced[position]

@@ -247,8 +247,8 @@ class Text(Part):
         # Empty texts would only pull the directions towards zero.
         rows = np.flatnonzero(np.diff(counts.indptr))
         if len(rows) > TEXTS:
-            chosen = np.random.default_rng(0).choice(len(rows), TEXTS, replace=False)
-            rows = rows[np.sort(chosen)]
+            rng = np.random.default_rng(0)
+            rows = np.sort(rng.choice(rows, TEXTS, replace=False))
         if len(rows) < 3:
             raise Dropped("it has no words before the cutoff")
         counts = counts[rows]
@@ -320,8 +320,8 @@ class Vector(Part):
         width = x.shape[1]
         rows = np.arange(len(x)) if known is None else np.flatnonzero(known)
         # Rows that quantiles are computed from: fewer where rows are wide.
-        size = min(max(QUANTILE_NUMBERS // max(width, 1), 1000), QUANTILES)
-        step = max(len(rows) // size, 1)
+        num_rows = min(max(QUANTILE_NUMBERS // max(width, 1), 1000), QUANTILES)
+        step = max(len(rows) // num_rows, 1)
         sample = x[rows[::step]].astype(np.float64)
         # The extremes of all known rows [f], block by block.
         low = np.full(width, np.inf)
@@ -336,7 +336,8 @@ class Vector(Part):
             high = -low
         scale = column_scales(sample, low, high)
         # A column that has been constant does not show how far later values may lie.
-        reach = np.where(low == high, FAR * np.maximum(np.abs(low), 1), 0.0)
+        size = np.maximum(np.abs(low), 1)
+        reach = np.where(low == high, FAR * size, 0.0)
         with np.errstate(over="ignore"):
             # Rounding, or an overflow, may put the mean outside.
             mean = np.clip(sample.mean(0), low, high)
@@ -355,7 +356,8 @@ class Vector(Part):
 
     def encode(self, block: Block) -> np.ndarray:
         values = vectors(self.name, block.column(self.name), len(self.fill))
-        return self.within(np.where(np.isnan(values), self.fill, values))
+        filled = np.where(np.isnan(values), self.fill, values)
+        return self.within(filled)
 
     def within(self, values: np.ndarray) -> np.ndarray:
         """Return rows of numbers without outliers."""
@@ -447,7 +449,8 @@ def compress(
         distance = (values.astype(np.float64) / 2 - middle / 2) / width * 2
     size = np.abs(distance)
     logarithm = np.log(np.maximum(size, 1)).clip(max=MAX_LOGARITHM)
-    return np.where(size <= 1, distance, np.sign(distance) * (1 + logarithm))
+    compressed = np.sign(distance) * (1 + logarithm)
+    return np.where(size <= 1, distance, compressed)
 
 
 PART_CLASSES: tuple[type[Part], ...] = (Number, Date, Category, Text, Vector)
@@ -538,7 +541,8 @@ class Encoder:
                 else:
                     out[rows, end - width : end] = part.encode(block)
 
-        _native.run(fill, [(rows,) for rows in columns.spans()], None)
+        tasks = [(rows,) for rows in columns.spans()]
+        _native.run(fill, tasks, None)
         return out
 
     def new(self, columns: Columns) -> list[str]:

@@ -104,7 +104,7 @@ def count_misfits(name: str, kind: str, past: Column, later: Column) -> int:
     later = later.drop_null()
     if kind in ("number", "date") and is_text(later.type):
         read = numbers if kind == "number" else dates
-        return np.count_nonzero(np.isnan(read(name, later)))
+        return int(np.isnan(read(name, later)).sum())
     if kind == "vector" and is_list(later.type):
         # The most frequent length of past lists.
         width = pc.mode(pc.list_value_length(past))
@@ -142,7 +142,8 @@ def numbers(name: str, column: Column) -> np.ndarray:
         column = column.cast(pa.uint8())
     elif types.is_duration(kind):  # in seconds, whatever its unit
         ticks = column.cast(pa.int64())
-        column = pc.divide(ticks.cast(pa.float64(), safe=False), TICKS[kind.unit])
+        ticks = ticks.cast(pa.float64(), safe=False)
+        column = pc.divide(ticks, TICKS[kind.unit])
     elif types.is_null(kind) or types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif is_text(kind):
@@ -184,7 +185,8 @@ def texts(name: str, column: Column) -> pa.Array:
             # Larger ones do not fit into 64 bits.
             fits_integer = pc.less(pc.abs(values), 2.0**62)
             is_whole = pc.equal(pc.floor(values), values)
-            integers = pc.if_else(pc.and_(fits_integer, is_whole), values, None).cast(pa.int64())
+            is_integer = pc.and_(fits_integer, is_whole)
+            integers = pc.if_else(is_integer, values, None).cast(pa.int64())
             # Whole numbers without a point, the others as they were.
             text = pc.coalesce(integers.cast(pa.large_string()), text)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -101,9 +101,10 @@ def _from_text(column: Column) -> pa.Array:
     # Arrow casts text with a time zone and text without one in different ways.
     has_zone = pc.match_substring_regex(text, r"T.*(Z|[+-]\d{2}(:?\d{2})?)$")
     none = pa.scalar(None, text.type)
-    zoned = pc.if_else(has_zone, text, none).cast(pa.timestamp("us", "UTC"))
+    utc = pa.timestamp("us", "UTC")
+    zoned = pc.if_else(has_zone, text, none).cast(utc).cast(STAMP)
     local = pc.if_else(has_zone, none, text).cast(STAMP)
-    return pc.coalesce(zoned.cast(STAMP), local)
+    return pc.coalesce(zoned, local)
 
 
 def unit_of(values: np.ndarray) -> str | None:

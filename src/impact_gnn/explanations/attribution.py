@@ -173,7 +173,7 @@ class Explainer:
         self.members = sorted(members, key=lambda member: -member.weight)
         # [targets, num_labels]: the weighted mean of the members, before and after calibration
         weighted = [member.weight * member.probabilities for member in self.members]
-        self.mean = np.sum(weighted, axis=0, dtype=np.float64)
+        self.mean = np.asarray(np.sum(weighted, axis=0, dtype=np.float64))
         self.calibrated = self.model.calibration.apply(self.mean, self.model.prior)
 
     def explain(self, node: Any, *, label: Any = None, most: int = 10) -> NodeExplanation:
@@ -320,7 +320,8 @@ class Explainer:
             for member in self.members
         ]
         # [2, num_labels]: the mean probabilities as they are, and after the change.
-        means = np.stack([self.mean[question.target_index], np.sum(changed, 0)])
+        mean = self.mean[question.target_index]
+        means = np.stack([mean, np.sum(changed, 0)])
         # Each [num_labels], at the ensemble's temperature.
         before, after = tempered(means, self.model.calibration.temperature)
         # The factors of the classes that calibration applied before the change [num_labels].
@@ -488,7 +489,9 @@ class _Member:
         )
         # The slope of probabilities over log-odds, at 0 its limit: it turns contributions to
         # log-odds into contributions to p − q.
-        slope = (p - q) / log_odds if abs(log_odds) > 1e-6 else (p + q) / 2
+        slope = (p + q) / 2
+        if abs(log_odds) > 1e-6:
+            slope = (p - q) / log_odds
         return MemberExplanation(voice, inputs, self.weight * slope)
 
     def _predict_row(self, node_index: int) -> np.ndarray:

@@ -52,7 +52,9 @@ def input_blocks(inputs: Inputs, method: Method, num_feature_hops: int) -> list[
     blocks = []
     if graph.x is not None:
         blocks.append(Block(OWN, target))
-    blocks += [Block(part.name, target) for part in method.parts if part.inputs is not None]
+    for part in method.parts:
+        if part.inputs is not None:
+            blocks.append(Block(part.name, target))
     if "features" in method:
         return blocks
     if inputs.squashed and graph.is_hetero:
@@ -60,7 +62,8 @@ def input_blocks(inputs: Inputs, method: Method, num_feature_hops: int) -> list[
         # A squashed message mixes many paths and has none of its own.
         blocks += [Block(f"squashed message {k + 1}", target, None) for k in range(count)]
     else:
-        blocks += [Block(name_of(path), path[0][0], path) for path in inputs.paths()]
+        for path in inputs.paths():
+            blocks.append(Block(name_of(path), path[0][0], path))
     if "labels" in method:
         # Label hops have at most two steps.
         for path in metapaths(graph, min(inputs.max_path_length, 2), start=target):

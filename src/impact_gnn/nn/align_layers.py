@@ -174,7 +174,8 @@ class Message(nn.Module):
         if not is_same or versions != cached_versions:
             # A constant of the training: nothing flows back through the first message.
             with torch.no_grad():
-                self._cached = (x, propagation, versions, self.align(propagation(x), x))
+                message = self.align(propagation(x), x)
+            self._cached = (x, propagation, versions, message)
         return self._cached[-1]
 
 

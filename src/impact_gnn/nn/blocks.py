@@ -86,7 +86,7 @@ def mlp(widths: Sequence[int], share: float = 0.0, *, norm: bool = True) -> nn.S
         if norm:
             layers.append(nn.LayerNorm(second))
         layers += [nn.ReLU(), Dropout(share)]
-    return nn.Sequential(*layers, nn.Linear(*widths[-2:]))
+    return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
 
 
 def encoder(width: int, hidden: int, share: float) -> nn.Sequential:

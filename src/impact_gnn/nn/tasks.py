@@ -93,7 +93,8 @@ class HopTask:
     @property
     def in_files(self) -> bool:
         """Whether a hop is not in memory, so that `loaded` should read many rows at a time."""
-        return not all(isinstance(values, Tensor) for values in (*self.hops, *self.label_hops))
+        matrices = [*self.hops, *self.label_hops]
+        return not all(isinstance(values, Tensor) for values in matrices)
 
     def to(self, device: torch.device) -> HopTask:
         if device == self.device:

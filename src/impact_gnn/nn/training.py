@@ -166,7 +166,8 @@ def predict(
     device = torch.device("cpu") if parameter is None else parameter.device
     task = task.to(device)
     rows = np.arange(task.num_rows) if rows is None else np.asarray(rows)
-    return _probabilities(evaluate(model, task, torch.from_numpy(rows).to(device), batch_size))
+    logits = evaluate(model, task, torch.from_numpy(rows).to(device), batch_size)
+    return _probabilities(logits)
 
 
 def _probabilities(logits: Tensor) -> np.ndarray:
@@ -414,7 +415,8 @@ def evaluate(model: nn.Module, task: Task, rows: Tensor, size: int = EVALUATION_
         size = max(len(rows), 1)
     with torch.no_grad():
         batches = _batches(task, rows, size)
-        return torch.cat([part.logits(model, task_rows) for part, task_rows, _ in batches])
+        logits = [part.logits(model, task_rows) for part, task_rows, _ in batches]
+        return torch.cat(logits)
 
 
 def _batches(task: Task, rows: Tensor, size: int) -> Iterator[tuple[Task, Tensor, Tensor]]:

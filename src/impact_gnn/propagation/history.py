@@ -217,6 +217,7 @@ class History:
         for column in numbers[:MOST_COLUMNS]:
             value = np.asarray(self.graph.x[:, column], np.float64)
             past = rows(value)
+            has_past = past[:, COUNT] > 0
             count = np.maximum(past[:, COUNT], 1)
             mean = past[:, TOTAL] / count
             # By sums of squares; rounding may leave it a little below zero.
@@ -229,7 +230,7 @@ class History:
             }
             for name, values in aggregates.items():
                 # The own value says "no change", where zero would look like an extreme.
-                filled = np.where(past[:, COUNT] > 0, values, value[self.nodes])
+                filled = np.where(has_past, values, value[self.nodes])
                 yield f"{name} of feature {column}", filled
             yield f"deviation of feature {column}", np.sqrt(np.maximum(variance, 0))
 
@@ -252,7 +253,8 @@ class History:
 
     def _labels_of(self, role: Role, read_time: np.ndarray, nodes: np.ndarray) -> Aggregate:
         """Return the pass in which rows with a label write, as soon as it is known."""
-        writes = role.writes.where(self.graph.label[role.writes.row] >= 0)
+        label = self.graph.label[role.writes.row]
+        writes = role.writes.where(label >= 0)
         return self._pass(role, read_time, nodes, writes, self._label_known())
 
     def _label_known(self) -> np.ndarray:
@@ -523,9 +525,10 @@ def _run_model(reads, writes, strengths, variance, out):
                     # 1/4 bounds the information p (1 - p) of a label.
                     variance[s] /= 1 + variance[s] * weight[k] ** 2 / 4
                 # From logits to probabilities, and to what they miss.
-                error[end] = np.exp(error[end] - error[end].max())
-                error[end] /= -error[end].sum()
-                error[end, label[row]] += 1
+                missed = error[end]
+                missed[:] = np.exp(missed - missed.max())
+                missed /= -missed.sum()
+                missed[label[row]] += 1
                 end += 1
             for u in range(w, end):
                 row = write_row[u]
@@ -563,4 +566,6 @@ def _mean_of_last(aggregates: np.ndarray) -> np.ndarray:
 
 def _windowed(aggregates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return sums and weights of all windows [windows, n], the whole past first."""
-    return aggregates[:, TOTAL::2].T, aggregates[:, COUNT::2].T
+    sums = aggregates[:, TOTAL::2]
+    weights = aggregates[:, COUNT::2]
+    return sums.T, weights.T

@@ -95,8 +95,9 @@ def repeated_label_hops(
         engine: Where to compute.
         rows: The nodes to return, by default all.
     """
+    known = label_columns(label, num_labels)
     # Coarser storage would leave more of the own label than `ROUNDING`.
-    hops = engine.hops(operators, label_columns(label, num_labels), rows=rows, dtype=np.float64)
+    hops = engine.hops(operators, known, rows=rows, dtype=np.float64)
     # All nodes, or positions of the requested ones.
     index: Any = slice(None) if rows is None else rows
     own_label = label[index]

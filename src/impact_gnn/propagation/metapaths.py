@@ -251,8 +251,9 @@ def metapath_label_hops(
         hops = dict(walk.hops(known, dtype=np.float64))
     remaining = []
     for path in paths:
+        operators = [walk.operator(step, k == 0) for k, step in enumerate(path)]
         # The share of the own label that came back along the path [N].
-        own = own_share([walk.operator(step, k == 0) for k, step in enumerate(path)])
+        own = own_share(operators)
         if path in weights:
             # The weight of the own label, Ω[t_v, t_v]·P_vv, is divided by the row's total as well.
             own = safe_divide(same_time * own, weights[path])
@@ -325,7 +326,8 @@ def weighted(x: Any, factor: np.ndarray, dtype: np.dtype) -> ComputedColumns:
     """Multiply the rows of features by a factor each."""
 
     def columns(low: int, high: int) -> np.ndarray:
-        return columns_of(x, low, high, dtype) * factor[:, None].astype(dtype)
+        own_factor = factor[:, None].astype(dtype)
+        return columns_of(x, low, high, dtype) * own_factor
 
     # What a file of this product is identified by.
     source = x if isinstance(x, np.ndarray) else x.key

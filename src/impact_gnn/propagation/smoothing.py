@@ -134,6 +134,7 @@ def _spread(start: np.ndarray, paths: Paths, share: float, engine: Engine) -> np
         # The mean over the neighbours along each path [N, Y], then over the paths.
         total = np.zeros(start.shape, np.float32)
         for path in paths:
-            total += np.asarray(engine.hops(path, values, dtype=np.float32)[-1])
+            hops = engine.hops(path, values, dtype=np.float32)
+            total += np.asarray(hops[-1])
         values = share * (total / num_paths) + (1 - share) * start
     return values

@@ -76,7 +76,8 @@ class TimeGATv2Conv(GATv2Conv):
         # [E, heads, out_channels].
         both = x_i + x_j
         if features is not None:
-            both = both + self.lin_edge(features).view(-1, self.heads, self.out_channels)
+            edges = self.lin_edge(features).view(-1, self.heads, self.out_channels)
+            both = both + edges
         # [E, heads].
         score = (leaky_relu(both, self.negative_slope) * self.att).sum(-1)
         attention = softmax(score + bias, index, ptr, dim_size)

@@ -263,7 +263,8 @@ def _rows_sum_to_one(data: Data | HeteroData) -> bool:
         weight = store.get("edge_weight")
         if weight is not None and len(weight):
             # Sums of the weights into every node; 1 everywhere means that they were normalised.
-            total = scatter(weight.detach().view(-1), store.edge_index[1].long())
+            target = store.edge_index[1].long()
+            total = scatter(weight.detach().view(-1), target)
             error = (total[total > 0] - 1).abs()
             # Where every node has one edge, weights of 1 are no sign of normalisation.
             if (error < 1e-4).all() and (weight < 0.999).any():
@@ -331,7 +332,8 @@ def _evaluation_mode(model: Module, layers: Mapping[str, Module]) -> Iterator[No
         (module, "training", False) for module in model.modules()
     ]
     for layer in layers.values():
-        changes += [(layer, key, None) for key in vars(layer) if key.startswith("_cached")]
+        cached = [key for key in vars(layer) if key.startswith("_cached")]
+        changes += [(layer, key, None) for key in cached]
         if getattr(layer, "cached", False) is True:
             changes.append((layer, "cached", False))
     before = [(module, key, getattr(module, key)) for module, key, _ in changes]

@@ -52,7 +52,7 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
     }
     if not values:
         # A likely name for the remedy, such as the node_year of OGB.
-        keys = [key for key in chain(*stores.values()) if re.search("time|year", key.lower())]
+        keys = [key for key in chain(*stores.values()) if re.search("(?i)time|year", key)]
         remedy = (
             f"store one whole number per node as data.{time} "
             f"or pass time= with the name of the attribute"
@@ -73,7 +73,8 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
         )
     # Periods of all types one after the other, split into types again.
     ends = np.cumsum(list(map(len, values.values())))
-    period_of = dict(zip(values, np.split(period, ends[:-1]), strict=True))
+    parts = np.split(period, ends[:-1])
+    period_of = dict(zip(values, parts, strict=True))
     usable = []
     untouched = []
     for relation, store in edge_stores(data).items():
