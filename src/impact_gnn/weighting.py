@@ -126,7 +126,7 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     if total[-1] == 0:
         raise InputError(
             f"counts is zero at the last time ({times[-1]}), the reference of GenPMP; "
-            f"pass counts that reach it or use PMP."
+            "pass counts that reach it or use PMP."
         )
     # Ratios of the shares at the last time and at the own time.
     share = safe_divide(by_distance, total)

@@ -107,7 +107,7 @@ def coefficients(
     if communities.num_labels > num_labels:
         raise InputError(
             f"label has {communities.num_labels} classes, but connectivity has {num_labels}; "
-            f"estimate it with all classes."
+            "estimate it with all classes."
         )
     if table is None:
         table = np.ones((size, size))
@@ -197,7 +197,7 @@ def refuse_unless_fits(num_labels: int, num_times: int, width: int) -> None:
         raise InputError(
             f"PNY needs {num_labels}·{num_times} covariances of {width}x{width}, "
             f"{size / 2**30:.1f} GiB, more than its limit of {MAX_BYTES / 2**30:.0f} GiB; "
-            f"use jjnorm, or project the features to fewer columns."
+            "use jjnorm, or project the features to fewer columns."
         )
 
 
@@ -241,7 +241,7 @@ def _mean_degree(communities: Communities, num_labels: int, degree: Array | None
     if node_degree.shape != group.shape or node_degree.dtype.kind not in "iuf":
         raise InputError(
             f"degree has shape {node_degree.shape} for {len(group)} nodes; "
-            f"pass one number per node."
+            "pass one number per node."
         )
     # Labelled nodes and targets; other nodes are in no group.
     is_grouped = group >= 0

@@ -39,7 +39,7 @@ class Propagation:
         if operator.csr.num_sources != operator.csr.num_targets:
             raise InputError(
                 f"the operator maps {operator.csr.num_sources} to {operator.csr.num_targets} "
-                f"nodes; layers need one from the nodes of a type to themselves."
+                "nodes; layers need one from the nodes of a type to themselves."
             )
         self.operator = operator
         self._on_device: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}

@@ -369,9 +369,9 @@ class Run:
 
 def _is_linear(module: nn.Module) -> bool:
     """Tell whether a layer is torch's or PyG's `Linear`; importing PyG for it takes seconds."""
-    return isinstance(module, nn.Linear) or (
-        type(module).__name__ == "Linear" and type(module).__module__.startswith("torch_geometric.")
-    )
+    kind = type(module)
+    is_of_pyg = kind.__name__ == "Linear" and kind.__module__.startswith("torch_geometric.")
+    return is_of_pyg or isinstance(module, nn.Linear)
 
 
 class LayerInputs:

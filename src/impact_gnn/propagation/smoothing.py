@@ -86,8 +86,7 @@ def correct_and_smooth(
     """
     known = np.flatnonzero(label >= 0)
     # One-hot labels of the labelled nodes [n, Y].
-    truth = np.zeros((len(known), base.shape[1]), np.float32)
-    truth[np.arange(len(known)), label[known]] = 1
+    truth = np.eye(base.shape[1], dtype=np.float32)[label[known]]
     for correct, group in groupby(choices, key=lambda choice: choice.correct):
         corrected = base
         if correct:

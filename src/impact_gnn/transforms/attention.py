@@ -135,7 +135,7 @@ def _split(
         raise InputError(
             f"{conv} needs edge_attr with {own + 1} columns (edge_dim={conv.edge_dim} and the "
             f"log-weight last) but got {columns}; apply PMP(deliver='attention') and pass "
-            f"data.edge_attr, and do not count the log-weight in edge_dim."
+            "data.edge_attr, and do not count the log-weight in edge_dim."
         )
     # [E] becomes [E, 1].
     edge_attr = edge_attr.view(-1, columns)

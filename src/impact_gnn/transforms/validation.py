@@ -55,7 +55,7 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
         keys = [key for key in chain(*stores.values()) if re.search("(?i)time|year", key)]
         remedy = (
             f"store one whole number per node as data.{time} "
-            f"or pass time= with the name of the attribute"
+            "or pass time= with the name of the attribute"
         )
         if keys:
             remedy = f"pass time={keys[0]!r}, which exists"
@@ -69,7 +69,7 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
     if len(times) > MAX_TIMES:
         raise InputError(
             f"{time!r} has {len(times)} distinct values, more than the {MAX_TIMES} a table of "
-            f"times can hold; bin it first, for example by month or year."
+            "times can hold; bin it first, for example by month or year."
         )
     # Periods of all types one after the other, split into types again.
     ends = np.cumsum(list(map(len, values.values())))
@@ -99,7 +99,7 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
     if not usable:
         raise InputError(
             f"no relation has {time!r} at both ends ({checks.listing(untouched)}); "
-            f"add times to the other types."
+            "add times to the other types."
         )
     return usable
 
