@@ -69,7 +69,6 @@ class Part(ABC):
 
     name: str
     kind: ClassVar[str]
-    arrays: ClassVar[tuple[str, ...]] = ()  # fields that are arrays
 
     @property
     @abstractmethod
@@ -140,8 +139,8 @@ class Number(Part):
         step = max(len(present) // QUANTILES, 1)
         scale = column_scales(present[::step], low, high)
         # Arrays of length 1 become numbers.
-        fields = {field: values.item() for field, values in vars(scale).items()}
-        return cls(name, fill=fields["middle"], marked=marked, **fields)
+        scales = {field: values.item() for field, values in vars(scale).items()}
+        return cls(name, fill=scales["middle"], marked=marked, **scales)
 
     def silent(self, block: Block) -> bool:
         return bool(np.isnan(self.values(self.name, block)).all())
@@ -232,7 +231,6 @@ class Text(Part):
     idf: np.ndarray
     directions: np.ndarray
     kind: ClassVar[str] = "text"
-    arrays: ClassVar[tuple[str, ...]] = ("idf", "directions")
 
     @property
     def outputs(self) -> list[str]:
@@ -299,7 +297,6 @@ class Vector(Part):
     width: np.ndarray
     wild: np.ndarray
     kind: ClassVar[str] = "vector"
-    arrays: ClassVar[tuple[str, ...]] = ("fill", "low", "high", "middle", "width", "wild")
 
     @property
     def outputs(self) -> list[str]:
@@ -564,7 +561,7 @@ class Encoder:
             entry = {"kind": part.kind}
             for name, value in vars(part).items():
                 # Arrays are saved in a file of their own.
-                if name not in part.arrays:
+                if not isinstance(value, np.ndarray):
                     entry[name] = encode(value)
             parts.append(entry)
         return {"parts": parts, "dropped": self.dropped}
@@ -572,8 +569,9 @@ class Encoder:
     def arrays(self) -> dict[str, np.ndarray]:
         arrays = {}
         for k, part in enumerate(self.parts):
-            for name in part.arrays:
-                arrays[f"{k}.{name}"] = getattr(part, name)
+            for name, value in vars(part).items():
+                if isinstance(value, np.ndarray):
+                    arrays[f"{k}.{name}"] = value
         return arrays
 
     @classmethod
@@ -584,7 +582,8 @@ class Encoder:
             # The class of a part says which of its fields are arrays.
             part_class: Any = PARTS[entry["kind"]]
             hints = get_type_hints(part_class)
-            values = {name: arrays[f"{k}.{name}"] for name in part_class.arrays}
+            names = [name for name, hint in hints.items() if hint is np.ndarray]
+            values = {name: arrays[f"{k}.{name}"] for name in names}
             for name, value in entry.items():
                 if name != "kind":
                     values[name] = decode(hints[name], value, name)
