@@ -126,8 +126,11 @@ def audit_leakage(
 
 def _mean_difference(runs: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> float:
     """Return the mean share of rows that differ between pairs of runs."""
-    pairs = zip(runs, others, strict=True)
-    return float(np.mean([(run != other).any(1).mean() for run, other in pairs]))
+    shares = []
+    for run, other in zip(runs, others, strict=True):
+        is_changed = (run != other).any(1)
+        shares.append(is_changed.mean())
+    return float(np.mean(shares))
 
 
 def scrambled(graph: TemporalGraph, cutoff: int, seed: int = 0) -> TemporalGraph:
@@ -180,8 +183,11 @@ def _pairing_test(runs: Sequence[np.ndarray], rng: np.random.Generator) -> float
     # The first order is that of the runs, in which neighbours are pairs.
     order = np.tile(np.arange(len(runs)), (1 + PAIRINGS, 1))
     order[1:] = rng.permuted(order[1:], axis=1)
-    within = distance[order[:, ::2], order[:, 1::2]].sum(1)
-    return float((within <= within[0] * (1 + 1e-9)).mean())
+    first = order[:, ::2]
+    second = order[:, 1::2]
+    within = distance[first, second].sum(1)
+    is_as_close = within <= within[0] * (1 + 1e-9)
+    return float(is_as_close.mean())
 
 
 def _permutation_test(
@@ -207,13 +213,16 @@ def _permutation_test(
     chance = np.zeros(PERMUTATIONS)
     for draw_excess, draw_label in zip(excess, label[:, rows], strict=True):
         observed += draw_excess[position, draw_label].sum()
-        permuted = rng.permuted(np.tile(draw_label, (PERMUTATIONS, 1)), axis=1)
+        copies = np.tile(draw_label, (PERMUTATIONS, 1))
+        permuted = rng.permuted(copies, axis=1)
         chance += draw_excess[position, permuted].sum(1)
-    p = float(1 + (chance >= observed - 1e-9).sum()) / (1 + PERMUTATIONS)
+    num_as_large = int((chance >= observed - 1e-9).sum())
+    p = (1 + num_as_large) / (1 + PERMUTATIONS)
     # A row that follows its label adds 1 − Σ share² in every draw. Enough rows must do so to exceed
     # the noise, and for permutations not to agree on all of them.
     count = int(is_known.sum())
-    agreement = float(((np.bincount(label[0][is_known]) / count) ** 2).sum())
+    shares = np.bincount(label[0][is_known]) / count
+    agreement = float((shares**2).sum())
     quantiles = stats.norm.isf(LEVEL / 2) + stats.norm.isf(1 - POWER)
     rows_for_noise = quantiles * chance.std() / (draws * (1 - agreement))
     rows_for_agreement = math.log(1 - POWER) / math.log(agreement)

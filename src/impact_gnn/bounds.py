@@ -52,7 +52,8 @@ def shift(message: Array, time: Array, *, num_slices: int = 64, seed: int = 0) -
     # The last period is at distance 0 from itself.
     for t in range(last):
         rows = values[period == t].astype(np.float64)
-        mean[t] = np.linalg.norm(rows.mean(0) - goal.mean(0))
+        step = rows.mean(0) - goal.mean(0)
+        mean[t] = np.linalg.norm(step)
         covariance = _covariance(rows)
         # tr (A^½BA^½)^½; rounding may leave eigenvalues below 0.
         eigenvalues = np.linalg.eigvalsh(root @ covariance @ root)
@@ -77,8 +78,11 @@ def w1_by_column(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     `scipy.stats.wasserstein_distance` sorts again and takes one column at a time.
     """
     # Quantile functions are constant between these levels, in units of 1 / (len(a)·len(b)).
-    levels = np.union1d(np.arange(len(a) + 1) * len(b), np.arange(len(b) + 1) * len(a))
-    width = np.diff(levels) / levels[-1]
+    end = len(a) * len(b)
+    levels_a = np.arange(0, end + 1, len(b))
+    levels_b = np.arange(0, end + 1, len(a))
+    levels = np.union1d(levels_a, levels_b)
+    width = np.diff(levels) / end
     # Quantiles that begin at every level, [columns, levels].
     begin = levels[:-1]
     quantiles_a = a.T[:, begin // len(b)]

@@ -24,7 +24,12 @@ TRACE = 1e-3  # weight of the log-loss in a score, to decide between equals
 
 def log_loss(probability: np.ndarray, num_labels: int) -> float:
     """Compute the mean −log of the true label's probability [n], floored."""
-    return float(-np.log((1 - FLOOR) * probability + FLOOR / num_labels).mean())
+    return float(-_floored_log(probability, num_labels).mean())
+
+
+def _floored_log(probability: np.ndarray, num_labels: int) -> np.ndarray:
+    floored = (1 - FLOOR) * probability + FLOOR / num_labels
+    return np.log(floored)
 
 
 def tilted(probability: np.ndarray, prior: np.ndarray, tilt: float) -> np.ndarray:
@@ -78,7 +83,7 @@ def _hits(scored: _Scored) -> np.ndarray:
 
 def _logs(scored: _Scored) -> np.ndarray:
     true = scored.true_probability.astype(np.float64)
-    return np.log((1 - FLOOR) * true + FLOOR / scored.probability.shape[1])
+    return _floored_log(true, scored.probability.shape[1])
 
 
 def _true(probability: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -100,7 +105,8 @@ def _mean_of_classes(score: np.ndarray, influence: np.ndarray, count: np.ndarray
     """Return the mean score of the classes that occur, plus the influence of each node."""
     num_classes = np.count_nonzero(count)
     # Times n: the mean over the nodes divides by n again, and the influences sum to 0.
-    return score.sum() / num_classes + len(influence) / num_classes * influence
+    factor = len(influence) / num_classes
+    return score.sum() / num_classes + factor * influence
 
 
 def _f1s(scored: _Scored) -> np.ndarray:
@@ -133,7 +139,8 @@ def _precisions(scored: _Scored) -> np.ndarray:
         rare = int(first >= second)
         if count[rare]:
             classes = np.array([rare])
-    return np.mean([_precision(probability[:, k], truth == k) for k in classes], axis=0)
+    numbers = [_precision(probability[:, k], truth == k) for k in classes]
+    return np.mean(numbers, axis=0)
 
 
 def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
@@ -154,8 +161,8 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     precision = num_true / rank
     # The effect of one more node at a position on the precision of true nodes from its tie on:
     # a true node lifts them, another lowers them.
-    lift = _sums_from(first, is_true * (1 - precision) / rank)
-    lowering = _sums_from(first, is_true * precision / rank)
+    lift = _sums_to_end(is_true * (1 - precision) / rank)[first]
+    lowering = _sums_to_end(is_true * precision / rank)[first]
     total = is_true.sum()
     average = precision[is_true].sum() / total
     # Jackknife numbers: the score plus n times the influence of each node, in the nodes' order.
@@ -165,10 +172,9 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def _sums_from(position: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the sums of `values` from every position to the end."""
-    running = np.cumsum(values[::-1])[::-1]
-    return running[position]
+def _sums_to_end(values: np.ndarray) -> np.ndarray:
+    """Return the sum of the values from every position on."""
+    return np.cumsum(values[::-1])[::-1]
 
 
 def _briers(scored: _Scored) -> np.ndarray:
@@ -184,10 +190,11 @@ def _rankings(scored: _Scored) -> np.ndarray:
     Classes that all nodes or none have are left out; without any other, it is 1/2.
     """
     probability, _, truth, _ = scored
-    classes = [k for k in np.unique(truth) if (truth != k).any()]
-    if not classes:
+    classes = np.unique(truth)
+    if len(classes) < 2:
         return np.full(len(truth), 0.5)
-    return np.mean([_ranking(probability[:, k], truth == k) for k in classes], axis=0)
+    numbers = [_ranking(probability[:, k], truth == k) for k in classes]
+    return np.mean(numbers, axis=0)
 
 
 def _ranking(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
@@ -197,8 +204,8 @@ def _ranking(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     # Nodes of the other kind below every node, half of equal ones: its rank among all nodes minus
     # that among its own kind.
     below = stats.rankdata(probability)
-    below[is_true] -= stats.rankdata(probability[is_true])
-    below[~is_true] -= stats.rankdata(probability[~is_true])
+    for own_kind in (is_true, ~is_true):
+        below[own_kind] -= stats.rankdata(probability[own_kind])
     # The share of the other kind that every node is on the right side of.
     placement = np.where(is_true, below / num_other, 1 - below / num_true)
     # The area, and how much each node moves it; jackknife numbers as in `_precision`.
@@ -273,8 +280,9 @@ class Scoring:
     def weights(self, label: np.ndarray) -> np.ndarray:
         """Return weights of rows so that all classes count the same; 1 on average."""
         prior = np.array(self.prior)
-        # Weight by class [K]; a class without labels gets a finite one that no row reads.
-        weight = 1 / (np.count_nonzero(prior) * np.where(prior > 0, prior, 1.0))
+        # A class without labels gets a finite weight that no row reads.
+        divisor = np.where(prior > 0, prior, 1.0)
+        weight = 1 / (np.count_nonzero(prior) * divisor)  # by class [K]
         # A label of −1 reads the last class in `weight[label]`, and is replaced by 1.
         return np.where(label >= 0, weight[label], 1.0)
 
@@ -302,7 +310,8 @@ class Scoring:
     ) -> np.ndarray:
         """Return numbers per node, whose mean is the score."""
         labels = self.labels(probability, tilt)
-        return self.rule.each(_Scored(probability, labels, truth, np.array(self.prior)))
+        scored = _Scored(probability, labels, truth, np.array(self.prior))
+        return self.rule.each(scored)
 
     def score(self, probability: np.ndarray, truth: np.ndarray, tilt: float | None = None) -> float:
         return float(self.each(probability, truth, tilt).mean())

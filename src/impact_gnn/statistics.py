@@ -122,8 +122,9 @@ def paired(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
         raise InputError(
             f"a paired difference needs at least two pairs, but got {size}; add graphs or nodes."
         )
+    mean = float(difference.mean())
     error = float(difference.std(ddof=1) / math.sqrt(size))
-    return _estimate(float(difference.mean()), error, stats.t(size - 1), 0.95)
+    return _estimate(mean, error, stats.t(size - 1), 0.95)
 
 
 def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> Estimate:
@@ -134,10 +135,10 @@ def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> 
     degrees of freedom where the folds disagree more than their errors say, the normal one where
     they agree.
     """
-    value = np.asarray(values, dtype=np.float64)
+    value = np.asarray(values, np.float64)
     # An error of 0 would be an infinite weight.
-    error = np.maximum(np.asarray(errors, dtype=np.float64), 1e-12)
-    if len(value) == 0:
+    error = np.maximum(np.asarray(errors, np.float64), 1e-12)
+    if not len(value):
         raise InputError("no folds to combine; pass at least one.")
     freedom = len(value) - 1
     # τ² from the weighted variance about the fixed-effects mean.

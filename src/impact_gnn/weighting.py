@@ -102,13 +102,13 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     times = checks.sorted_times("times", times)
     counted = checks.array("counts", counts)
     size = len(times)
-    is_numeric = counted.dtype.kind in "iuf" and bool(np.isfinite(counted).all())
     has_shape = counted.shape in ((size,), (size, size))
-    if not is_numeric or not has_shape or counted.min(initial=0) < 0:
+    is_numeric = counted.dtype.kind in "iuf"
+    if not has_shape or not is_numeric or not ((counted >= 0) & np.isfinite(counted)).all():
         raise InputError(
             f"counts has shape {counted.shape} and dtype {counted.dtype} for {size} times; pass "
-            f"the non-negative number of nodes per time [T], or of edges per target and source "
-            f"time [T, T]."
+            "the non-negative number of nodes per time [T], or of edges per target and source "
+            "time [T, T]."
         )
     if cap is not None and not cap > 0:
         raise InputError(f"cap={cap} must be above zero, or None for no cap.")
@@ -118,14 +118,15 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     index = index.reshape(distance.shape)
     # Counts by time and distance, [T, D].
     by_distance = np.zeros((size, len(deltas)))
+    target = np.arange(size)[:, None]
     # Counts [T] of source times serve every row; a table [T, T] is added as it is.
-    np.add.at(by_distance, (np.arange(size)[:, None], index), counted)
+    np.add.at(by_distance, (target, index), counted)
     # All counts of a target time, [T, 1].
     total = by_distance.sum(1, keepdims=True)
     if total[-1] == 0:
         raise InputError(
             f"counts is zero at the last time ({times[-1]}), the reference of GenPMP; "
-            f"pass counts that reach it or use PMP."
+            "pass counts that reach it or use PMP."
         )
     # Ratios of the shares at the last time and at the own time.
     share = safe_divide(by_distance, total)
@@ -141,7 +142,10 @@ def _distance(times: np.ndarray) -> np.ndarray:
     return np.abs(times[None, :] - times[:, None])
 
 
-METHODS: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = MappingProxyType(
+TableFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""`(times, nodes per time) → table [T, T]`."""
+
+METHODS: Mapping[str, TableFunction] = MappingProxyType(
     {
         "plain": lambda times, counts: plain(times),
         "mmp": lambda times, counts: mmp(times),
@@ -167,9 +171,6 @@ class FirstHop:
 
     weighting: str
 
-
-TableFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""`(times, nodes per time) → table [T, T]`."""
 
 Weighting: TypeAlias = str | np.ndarray | TableFunction | FirstHop
 """A name of `NAMES`, a table [T, T], a function that computes one, or `FirstHop`."""

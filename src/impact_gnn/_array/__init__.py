@@ -38,7 +38,8 @@ def to_numpy(value: Array) -> np.ndarray:
     # numpy has dense arrays only.
     if value.layout != xp(value).strided:
         value = value.to_dense()
-    if value.is_floating_point() and value.element_size() < 4 and value.dtype != xp(value).float16:
+    is_small = value.is_floating_point() and value.element_size() < 4
+    if is_small and value.dtype != xp(value).float16:
         value = value.float()  # numpy has no bfloat16, nor anything smaller
     return value.cpu().numpy()
 
@@ -47,7 +48,8 @@ def convert_like(value: np.ndarray, reference: Array) -> Array:
     """A numpy `value` in the library and on the device of `reference`, keeping its own dtype."""
     if not is_torch(reference):
         return value
-    return xp(reference).from_numpy(np.ascontiguousarray(value)).to(reference.device)
+    tensor = xp(reference).from_numpy(np.ascontiguousarray(value))
+    return tensor.to(reference.device)
 
 
 def where(condition: Array, value: Array, other: Array) -> Array:
@@ -67,7 +69,8 @@ def clipped_sqrt(value: Array) -> Array:
     """√max(value, 0), with gradient zero (not NaN) where it is clipped."""
     positive = value > 0
     # Gradients flow through both branches of `where`, so √ gets a harmless 1 where clipped.
-    return where(positive, xp(value).sqrt(where(positive, value, 1.0)), 0.0)
+    root = xp(value).sqrt(where(positive, value, 1.0))
+    return where(positive, root, 0.0)
 
 
 def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +84,8 @@ def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         times = np.flatnonzero(present) + low
         # The running number of present times is the position of a time.
         position = np.cumsum(present) - 1
-        return times, position.astype(smallest_unsigned(len(times)))[offset]
+        position = position.astype(smallest_unsigned(len(times)))
+        return times, position[offset]
     times, index = np.unique(time, return_inverse=True)
     return times, index.astype(smallest_unsigned(len(times)))
 
@@ -128,7 +132,9 @@ def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: 
             row = convert_like(row.astype(np.int64), source)
         if not is_torch(column):
             column = convert_like(column.astype(np.int64), source)
-        return convert_like(table, source)[row[target].long(), column[source].long()]
+        row_of_edge = row[target].long()
+        column_of_edge = column[source].long()
+        return convert_like(table, source)[row_of_edge, column_of_edge]
     indices = map(to_numpy, (row, column, target, source))
     return convert_like(group_kernels.lookup(table, *indices), source)
 

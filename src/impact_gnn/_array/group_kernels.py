@@ -45,8 +45,7 @@ def group_affine(
     # By numpy, which requests huge pages; numba does not.
     out = np.empty(values.shape, values.dtype)
     scale = np.ascontiguousarray(np.broadcast_to(scale, origin.shape))
-    tables = (origin, scale, goal)
-    run_parts(_affine, len(values), values.size, (values, group, tables, out))
+    _run_parts(_affine, (values, group, (origin, scale, goal), out))
     return out
 
 
@@ -62,16 +61,15 @@ def lookup(
 ) -> np.ndarray:
     """Compute `table[row[target[e]], column[source[e]]]` for every edge e."""
     out = np.empty(len(source), table.dtype)
-    run_parts(_lookup, len(out), len(out), (table, row, column, target, source, out))
+    _run_parts(_lookup, (table, row, column, target, source, out))
     return out
 
 
-def run_parts(
-    kernel: Callable[..., None], num_rows: int, num_elements: int, arrays: tuple[Any, ...]
-) -> None:
-    """Call `kernel((first, last), *arrays)` for parts of the rows, in threads."""
+def _run_parts(kernel: Callable[..., None], arrays: tuple[Any, ...]) -> None:
+    """Call `kernel((first, last), *arrays)` for parts of the rows of the last array, in threads."""
+    out = arrays[-1]
     # Parts depend on the shape alone, not on the number of threads.
-    spans = _spans(num_rows, min(MOST_PARTS, num_elements // PART))
+    spans = _spans(len(out), out.size // PART)
     _native.run(kernel, [(span, *arrays) for span in spans], None)
 
 
@@ -80,7 +78,7 @@ def _sum_parts(kernel: Callable[..., None], arrays: tuple[np.ndarray, ...]) -> n
     values, _, origin, *_ = arrays
     # Few enough parts that their sums are smaller than the values.
     rows_per_part = 16 * max(len(origin), 1)
-    parts = min(MOST_PARTS, len(values) // rows_per_part, values.size // PART)
+    parts = min(len(values) // rows_per_part, values.size // PART)
     spans = _spans(len(values), parts)
     # [parts, 2, G, f]: every part has its own sums, so threads do not share memory.
     sums = np.zeros((len(spans), 2, *origin.shape))
@@ -93,9 +91,10 @@ def _sum_parts(kernel: Callable[..., None], arrays: tuple[np.ndarray, ...]) -> n
 
 
 def _spans(num_rows: int, parts: int) -> list[tuple[int, int]]:
-    """Return the first row and the one after the last, for each of at least one part."""
-    parts = max(1, parts)
-    return list(pairwise(num_rows * part // parts for part in range(parts + 1)))
+    """Return the first row and the one after the last, for each of 1 to `MOST_PARTS` parts."""
+    parts = min(max(1, parts), MOST_PARTS)
+    borders = [num_rows * part // parts for part in range(parts + 1)]
+    return list(pairwise(borders))
 
 
 @njit(cache=True)
@@ -153,7 +152,8 @@ def _affine(rows, values, group, tables, out):  # type: ignore[no-untyped-def]
                 out[i, j] = values[i, j]
         else:
             for j in range(columns):
-                out[i, j] = (values[i, j] - origin[g, j]) * scale[g, j] + goal[g, j]
+                scaled = (values[i, j] - origin[g, j]) * scale[g, j]
+                out[i, j] = scaled + goal[g, j]
 
 
 @njit(cache=True, nogil=True)

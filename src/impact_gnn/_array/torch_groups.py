@@ -6,6 +6,7 @@ kernels in both directions. All else is differentiable torch.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ def group_moments(values: Tensor, group: Tensor, num_groups: int) -> tuple[Tenso
     zeros = rows.new_zeros(num_groups, rows.shape[1])
     count = torch.bincount(index, minlength=num_groups).double()
     # Two passes: the means [G, f], then squares of deviations from them.
-    mean = zeros.index_add(0, index, rows) / count.clamp(min=1)[:, None]
+    total = zeros.index_add(0, index, rows)
+    mean = total / count.clamp(min=1)[:, None]
     deviation = rows - mean[index]
     return count, mean, zeros.index_add(0, index, deviation.square())
 
@@ -35,8 +37,8 @@ def group_affine(
     values: Tensor, group: Tensor, origin: Tensor, scale: Tensor, goal: Tensor
 ) -> Tensor:
     if _shares_memory(values):
-        scale = scale.expand_as(origin)
-        return _Affine.apply(values, group, origin.double(), scale.double(), goal.double())
+        tables = (origin, scale.expand_as(origin), goal)
+        return _Affine.apply(values, group, *(table.double() for table in tables))
     # Rows without a group read entry 0, and are put back by `where`.
     row = group.clamp(min=0).long()
     moved = (values - origin[row]) * scale[row] + goal[row]
@@ -58,9 +60,10 @@ def group_scatter(values: Tensor, group: Tensor, num_groups: int) -> Tensor:
 def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -> Tensor:
     # Means [G, f] over the rows of a group's family.
     family_of = torch.from_numpy(family).to(values.device)
-    by_family = family_of[group.clamp(min=0).long()].to(group.dtype)
-    by_family = torch.where(group < 0, group, by_family)
-    _, family_mean, _ = group_moments(values, by_family, int(family.max()) + 1)
+    by_family = family_of[group.clamp(min=0).long()]
+    by_family = torch.where(group < 0, group, by_family.to(group.dtype))
+    num_families = int(family.max()) + 1
+    _, family_mean, _ = group_moments(values, by_family, num_families)
     center = family_mean[family_of]
     deviation = _deviations(values, group, center)
     # One product per group, in the order of the groups. The first piece are rows without a group.
@@ -69,7 +72,8 @@ def group_map(values: Tensor, group: Tensor, maps: Tensor, family: np.ndarray) -
     # Transposed, because rows are vectors.
     transposed = maps.to(deviation.dtype).mT
     turned = [piece @ matrix for piece, matrix in zip(pieces, transposed, strict=True)]
-    rows = torch.empty_like(deviation).index_copy(0, order, torch.cat([rest, *turned]))
+    sorted_rows = torch.cat([rest, *turned])
+    rows = torch.empty_like(deviation).index_copy(0, order, sorted_rows)
     # Back to the mean.
     zeros = torch.zeros_like(center)
     moved = group_affine(rows, group, zeros, torch.ones_like(center), center)
@@ -90,7 +94,12 @@ def _deviations(values: Tensor, group: Tensor, mean: Tensor) -> Tensor:
     """Return x − mean_g in at least float32; subtracted in float64, as a mean may be far from 0."""
     if values.dtype.itemsize < 4:
         values = values.float()
-    return group_affine(values, group, mean, torch.ones_like(mean), torch.zeros_like(mean))
+    ones = torch.ones_like(mean)
+    return group_affine(values, group, mean, ones, torch.zeros_like(mean))
+
+
+def _arrays(tensors: Iterable[Tensor]) -> list[np.ndarray]:
+    return [tensor.detach().numpy() for tensor in tensors]
 
 
 def _sorted_by_group(group: Tensor, num_groups: int) -> tuple[Tensor, list[int]]:
@@ -114,12 +123,13 @@ class _Moments(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, _: Tensor, by_mean: Tensor, by_squares: Tensor) -> tuple[Any, ...]:
-        values, group, count, mean = (part.detach().numpy() for part in ctx.saved_tensors)
+        values, group, count, mean = _arrays(ctx.saved_tensors)
         # dL/dx = 2·by_squares·(x − mean) + by_mean / count.
         scale = 2 * by_squares.numpy()
         goal = by_mean.numpy() / np.maximum(count, 1)[:, None]
         # Rows without a group get the entry of one more group, which is zero.
-        tables = [np.pad(table, ((0, 1), (0, 0))) for table in (mean, scale, goal)]
+        one_more = ((0, 1), (0, 0))
+        tables = [np.pad(table, one_more) for table in (mean, scale, goal)]
         row = np.where(group < 0, len(count), group)
         by_values = numpy_groups.group_affine(values, row, *tables)
         return torch.from_numpy(by_values), None, None
@@ -131,13 +141,13 @@ class _Affine(Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, group: Tensor, *tables: Tensor) -> Tensor:
         ctx.save_for_backward(values, group, *tables)
-        arrays = (part.detach().numpy() for part in (values, group, *tables))
+        arrays = _arrays([values, group, *tables])
         return torch.from_numpy(numpy_groups.group_affine(*arrays))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        values, group, origin, scale, _ = (part.detach().numpy() for part in ctx.saved_tensors)
+        values, group, origin, scale, _ = _arrays(ctx.saved_tensors)
         upstream = grad.contiguous().numpy()
         zeros = np.zeros(origin.shape)
         # dL/dx = upstream·scale; rows without a group pass the gradient unchanged.
@@ -185,10 +195,10 @@ class _Transport(Function):
         scaled = frame * (-follows / root)[..., None, :]
         by_source = -(scaled @ turned @ scaled.mT).to(values.dtype)
         # Back to Γ, summed over the maps that share it, in its eigenbasis.
-        by_goal = (inner @ turned @ inner.mT).sum(-3).to(values.dtype)
+        summed = (inner @ turned @ inner.mT).sum(-3).to(values.dtype)
         scale = (raised[..., :, None] * raised[..., None, :]).sqrt()
-        by_goal = by_goal * _floor_slope(values, raised) / scale
-        by_goal = basis @ by_goal @ basis.mT
+        by_eigenbasis = summed * _floor_slope(values, raised) / scale
+        by_goal = basis @ by_eigenbasis @ basis.mT
         return by_source, by_goal, None, None
 
 
@@ -201,4 +211,5 @@ def _floor_slope(values: Tensor, raised: Tensor) -> Tensor:
     follows = (raised == values).to(values.dtype)
     slope = 0.5 * (follows[..., :, None] + follows[..., None, :])
     is_equal = step == 0
-    return torch.where(is_equal, slope, raised_step / torch.where(is_equal, 1.0, step))
+    quotient = raised_step / torch.where(is_equal, 1.0, step)
+    return torch.where(is_equal, slope, quotient)

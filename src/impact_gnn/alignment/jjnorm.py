@@ -72,11 +72,13 @@ class JJSums:
         It is 1 where it is undefined: with fewer than two labelled nodes or targets, or no variance
         within communities.
         """
-        measurable = (self.count > 1) & (self.within > 0) & (self.num_targets > 1)
+        has_targets = self.num_targets > 1
+        has_rows = self.count > 1
+        measurable = has_rows & (self.within > 0) & has_targets
         # Variance of the targets, summed over columns.
-        goal = self.spread / where(self.num_targets > 1, self.num_targets - 1, 1.0)
+        goal = self.spread / where(has_targets, self.num_targets - 1, 1.0)
         # Variances within and between communities of a period have the same divisor n − 1, [T].
-        freedom = where(self.count > 1, self.count - 1, 1.0)
+        freedom = where(has_rows, self.count - 1, 1.0)
         between = self.between / freedom
         # Where α is undefined, 1 avoids 0 / 0 and its NaN gradient.
         within = where(measurable, self.within / freedom, 1.0)

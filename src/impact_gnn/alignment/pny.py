@@ -78,7 +78,7 @@ def pny(
     if as_message(previous, len(communities.group), "previous").shape != message.shape:
         raise InputError(
             f"previous has shape {tuple(previous.shape)}, message {tuple(message.shape)}; "
-            f"pass the representation that was aggregated into the message."
+            "pass the representation that was aggregated into the message."
         )
     checks.choice("map", map, MAPS)
     weights = coefficients(communities, connectivity, degree, table)
@@ -107,7 +107,7 @@ def coefficients(
     if communities.num_labels > num_labels:
         raise InputError(
             f"label has {communities.num_labels} classes, but connectivity has {num_labels}; "
-            f"estimate it with all classes."
+            "estimate it with all classes."
         )
     if table is None:
         table = np.ones((size, size))
@@ -153,7 +153,8 @@ def pny_by(
     # 2. Σ_MM[y, t] = Σ_ỹ c[y, t, ỹ] Σ_XX[ỹ], one product over flattened matrices. Maps are computed
     # for periods with labelled nodes only; their goal is the last time.
     labelled = to_numpy(communities.labelled)
-    needed = np.flatnonzero(np.bincount(labelled[labelled >= 0] // num_known, minlength=num_times))
+    rows_per_period = np.bincount(labelled[labelled >= 0] // num_known, minlength=num_times)
+    needed = np.flatnonzero(rows_per_period)
     if not len(needed):
         # No labelled rows, so nothing to map: a copy.
         return message + 0
@@ -180,10 +181,11 @@ def pny_by(
 
 def label_covariances(previous: Array, by_label: Array, num_labels: int) -> Array:
     """Compute the covariance of the labelled rows of every label [Y, f, f]; zero below two rows."""
-    # Labelled rows of every label, [Y]; −1 is counted first and left out.
-    counts = np.bincount(to_numpy(by_label) + 1, minlength=num_labels + 1)[1:]
+    label = to_numpy(by_label)
+    # Degrees of freedom of the labelled rows of every label, [Y].
+    freedom = np.bincount(label[label >= 0], minlength=num_labels) - 1
     # 1 / (n − 1), or 0 where a label has too few rows for a covariance.
-    share = np.where(counts > 1, 1.0 / np.maximum(counts - 1, 1), 0.0)
+    share = safe_divide(1.0, freedom)
     scatter = group_scatter(previous, by_label, num_labels)
     return scatter * convert_like(share[:, None, None], previous)
 
@@ -195,7 +197,7 @@ def refuse_unless_fits(num_labels: int, num_times: int, width: int) -> None:
         raise InputError(
             f"PNY needs {num_labels}·{num_times} covariances of {width}x{width}, "
             f"{size / 2**30:.1f} GiB, more than its limit of {MAX_BYTES / 2**30:.0f} GiB; "
-            f"use jjnorm, or project the features to fewer columns."
+            "use jjnorm, or project the features to fewer columns."
         )
 
 
@@ -239,7 +241,7 @@ def _mean_degree(communities: Communities, num_labels: int, degree: Array | None
     if node_degree.shape != group.shape or node_degree.dtype.kind not in "iuf":
         raise InputError(
             f"degree has shape {node_degree.shape} for {len(group)} nodes; "
-            f"pass one number per node."
+            "pass one number per node."
         )
     # Labelled nodes and targets; other nodes are in no group.
     is_grouped = group >= 0

@@ -45,7 +45,8 @@ class Communities:
         # Labels of targets are blanked before anything reads them. Arrays of another type or size
         # are refused by the check that follows.
         if known.dtype.kind in "iuf" and known.size == num_nodes:
-            known = np.where(is_target, known.dtype.type(0), known.reshape(-1))
+            known = known.reshape(-1).copy()
+            known[is_target] = 0
         known = checks.labels("label", known, num_nodes)
         times, period = periods(node_time)
         # At least one, so that shapes stay valid without any label.
@@ -53,12 +54,14 @@ class Communities:
         if len(times) * num_labels >= np.iinfo(np.int32).max:
             raise InputError(
                 f"{len(times)} times and {num_labels} labels are too many communities; "
-                f"bin the times or merge labels."
+                "bin the times or merge labels."
             )
-        # Community of every node, −1 without a label; targets form one group after all others.
-        community = np.where(known >= 0, period.astype(np.int64) * num_labels + known, -1)
-        labelled = np.where(is_target, -1, community).astype(np.int32)
-        group = np.where(is_target, len(times) * num_labels, labelled).astype(np.int32)
+        # Community of every node; −1 for targets and without a label.
+        labelled = (period.astype(np.int64) * num_labels + known).astype(np.int32)
+        labelled[is_target | (known < 0)] = -1
+        # Targets form one group after all others.
+        group = labelled.copy()
+        group[is_target] = len(times) * num_labels
         if reference is None:
             reference = time
         return cls(

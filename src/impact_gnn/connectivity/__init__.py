@@ -85,8 +85,7 @@ def relative_connectivity(
     if pairs.known.nnz == 0:
         raise InputError(
             f"no edge connects two nodes whose labels are known before cutoff={cutoff}, "
-            "so there is "
-            f"nothing to count; choose a later cutoff or add labels."
+            "so there is nothing to count; choose a later cutoff or add labels."
         )
     return RelativeConnectivity(
         times=times, num_labels=num_labels, num_known=num_known, form=form, pairs=pairs

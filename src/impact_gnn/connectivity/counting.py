@@ -98,11 +98,13 @@ def _split(counts: sparse.csr_array) -> Pairs:
 def _rows(edge_index: Array, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """Return contiguous sources and targets; the counting pass checks their range."""
     edges = checks.array("edge_index", edge_index)
+    has_shape = edges.ndim == 2 and len(edges) == 2
     # Anything but int32 or int64 [2, E] is converted, or refused with a reason.
-    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in (np.int32, np.int64):
+    if not has_shape or edges.dtype not in (np.int32, np.int64):
         edges = checks.edges("edge_index", edge_index, num_nodes, num_nodes)
         edges = edges.astype(np.int64, copy=False)
-    return np.ascontiguousarray(edges[0]), np.ascontiguousarray(edges[1])
+    source, target = map(np.ascontiguousarray, edges)
+    return source, target
 
 
 @njit(cache=True, nogil=True)
@@ -124,9 +126,9 @@ def _count_edges(code, width, source, target, counts, outside):  # type: ignore[
             return
         for i in range(size):
             # State of the target, code of the source, and their cell in the flat histogram.
-            row = code[np.uint64(tgt[i])]
-            column = code[np.uint64(src[i])]
-            keys[i] = np.uint32(row) * np.uint32(width) + np.uint32(column)
+            row = np.uint32(code[np.uint64(tgt[i])])
+            column = np.uint32(code[np.uint64(src[i])])
+            keys[i] = row * np.uint32(width) + column
         for i in range(size):
             counts[keys[i]] += 1
 

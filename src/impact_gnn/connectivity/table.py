@@ -72,8 +72,8 @@ class RelativeConnectivity:
         """P̂ for all periods, [Y, T, Y, T]; see `relative_connectivity`."""
         self._refuse_above("extended", self._num_states**2)
         # ĝ[y, Δ, ỹ] at the distances of all pairs of times: [Y, T, T, Y] → [Y, T, Y, T].
-        extended = self._filled[:, self._distance].transpose(0, 1, 3, 2)
-        extended = extended * self._inverse_total[:, :, None, None]
+        by_times = self._filled[:, self._distance].transpose(0, 1, 3, 2)
+        extended = by_times * self._inverse_total[:, :, None, None]
         # Known times of rows with counts are counted.
         counted = self._counted_part.toarray().reshape(self._shape)
         is_counted = self._from_counts[:, :, None, None] & self._is_known
@@ -177,13 +177,14 @@ class RelativeConnectivity:
         f = f.reshape(self.num_labels, size)
         if self.form == "printed":
             # Σ_t f̂(y, t) over t with t+Δ before the cutoff, by a running sum, and over all t.
-            running = np.cumsum(f[:, : self.num_known], axis=1)
-            running = np.pad(running, ((0, 0), (1, 0)))
+            running = np.zeros((self.num_labels, self.num_known + 1))
+            running[:, 1:] = np.cumsum(f[:, : self.num_known], axis=1)
             # How many known times t have t + Δ among the known times, by Δ [D].
             up = np.searchsorted(past, past[-1] - self.deltas, side="right")
             return running[:, up] + running[:, -1:]
         # A label without neighbours of its own time has no f̂; its periods then count alike.
-        f = np.where(f.any(1, keepdims=True), f, self._from_counts)
+        has_own_time = f.any(1, keepdims=True)
+        f = np.where(has_own_time, f, self._from_counts)
         # How often f̂(y, t) enters the sum of a distance, CSR [T, D]: once for every known time s
         # at distance Δ from t, and twice for s = t, as in the numerator.
         known = self._is_known.astype(np.float64)
@@ -217,10 +218,11 @@ class RelativeConnectivity:
                 continue
             # The place of every Δ among the observed ones, linear between two of them. Constant
             # beyond the last: a decaying g lies between that and zero, and decay is mostly slow.
-            place = np.interp(self.deltas, self.deltas[observed], np.arange(len(observed)))
+            positions = np.arange(len(observed))
+            place = np.interp(self.deltas, self.deltas[observed], positions)
             # Positions of the observed Δ on both sides, and how far between them each Δ lies.
             below = place.astype(np.int64)
-            above = np.minimum(below + 1, len(observed) - 1)
+            above = np.minimum(below + 1, positions[-1])
             weight = (place - below)[:, None]
             g = self._measured[label, observed]
             filled[label] = (1 - weight) * g[below] + weight * g[above]
@@ -275,7 +277,9 @@ class RelativeConnectivity:
 def _entries(matrix: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return rows, columns (int64, so that products of them cannot overflow) and values."""
     coo = matrix.tocoo()
-    return coo.row.astype(np.int64), coo.col.astype(np.int64), coo.data
+    row = coo.row.astype(np.int64)
+    column = coo.col.astype(np.int64)
+    return row, column, coo.data
 
 
 def _grouped(

@@ -58,10 +58,12 @@ class Diagnosis:
     def __str__(self) -> str:
         lines = [f"{'assumption':26}{'status':13}{'statistic':>10}  95% CI"]
         for finding in self.findings:
-            value = "" if finding.statistic is None else f"{finding.statistic:.3f}"
-            interval = ""
+            value = interval = ""
+            if finding.statistic is not None:
+                value = f"{finding.statistic:.3f}"
             if finding.interval is not None:
-                interval = f"{finding.interval[0]:.3f} to {finding.interval[1]:.3f}"
+                low, high = finding.interval
+                interval = f"{low:.3f} to {high:.3f}"
             head = f"{finding.assumption} {finding.name}"
             lines.append(f"{head:26}{finding.status!s:13}{value:>10}  {interval}".rstrip())
             lines += textwrap.wrap(
@@ -125,14 +127,14 @@ def diagnose(
     steps = Counter(watched(progress), "diagnosis", 5)
     view = View.of(graph.masked(cutoff), engine, seed=seed)
     steps.advance(note="features and labels")
-    mix = label_mix(view, seed=seed)
-    drift = feature_drift(view, seed=seed)
+    mix = label_mix(view)
+    drift = feature_drift(view)
     steps.advance(note="connections")
     # The first path has most evidence and gives the findings; the others are listed.
-    (separable, common), *other_paths = check_connections(view, seed=seed)
+    (separable, common), *other_paths = check_connections(view)
     steps.advance()
     steps.advance(note="messages")
-    shift = message_shift(view, hops=hops, seed=seed, engine=engine)
+    shift = message_shift(view, hops=hops)
     steps.advance()
     return Diagnosis(
         cutoff=view.cutoff,

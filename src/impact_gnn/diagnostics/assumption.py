@@ -46,11 +46,13 @@ class AssumptionCheck:
         return f"{self.status} {self.statistic:.3f}"
 
     def __repr__(self) -> str:
-        numbers = "" if self.statistic is None else f", {self.measure} {self.statistic:.3f}"
-        interval = ""
+        text = f"{self.assumption} {self.name}: {self.status}"
+        if self.statistic is not None:
+            text += f", {self.measure} {self.statistic:.3f}"
         if self.interval is not None:
-            interval = f" [{self.interval[0]:.3f}, {self.interval[1]:.3f}]"
-        return f"{self.assumption} {self.name}: {self.status}{numbers}{interval}"
+            low, high = self.interval
+            text += f" [{low:.3f}, {high:.3f}]"
+        return text
 
 
 def judge(value: float, low: float, high: float, *, small: float, large: float) -> AssumptionStatus:
@@ -76,7 +78,8 @@ def conclude(
     # Bootstrap quantiles may miss the value; the interval is widened to contain it.
     low = min(float(interval[0]), value)
     high = max(float(interval[1]), value)
-    status = judge(value, low, high, small=thresholds[0], large=thresholds[1])
+    small, large = thresholds
+    status = judge(value, low, high, small=small, large=large)
     sentence = dict(zip(AssumptionStatus, sentences, strict=True))[status]
     return {"status": status, "sentence": sentence, "statistic": value, "interval": (low, high)}
 
@@ -86,6 +89,7 @@ def listed(values: Any) -> list[Any]:
     if np.ndim(values) > 1:
         return [listed(part) for part in values]
     array = np.asarray(values)
+    numbers = array.tolist()
     if array.dtype.kind != "f":
-        return array.tolist()
-    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in array.tolist()]
+        return numbers
+    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in numbers]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from impact_gnn._array import safe_divide
 from impact_gnn.diagnostics.assumption import (
     HOLDS,
     NOT_TESTABLE,
@@ -15,6 +16,7 @@ from impact_gnn.diagnostics.assumption import (
     listed,
 )
 from impact_gnn.diagnostics.connectivity_models import GROUPS, Fits, PairCounts, Share, fit_models
+from impact_gnn.diagnostics.entity_paths import EntityPath
 from impact_gnn.diagnostics.view import View
 
 # An assumption holds up to the first unexplained share, and is violated from the second on.
@@ -61,14 +63,14 @@ class Decay(AssumptionCheck):
     of_all: Share | None = None  # share of the whole time pattern
 
 
-def check_connections(view: View, *, seed: int = 0) -> list[tuple[Separability, Decay]]:
+def check_connections(view: View) -> list[tuple[Separability, Decay]]:
     """Check assumptions 3 and 4 on direct edges, or along every path through entities."""
     if view.own is not None:
-        return [_check(PairCounts.of(view), "", seed)]
+        return [_check(view, None)]
     checks = []
     for path in view.paths:
         if path.num_joining:
-            connected, common = _check(PairCounts.of(view, path), path.name, seed)
+            connected, common = _check(view, path)
             connected = replace(connected, path=path.name, num_entities=path.num_joining)
             checks.append((connected, common))
     # The first note says why there are no connections.
@@ -76,14 +78,16 @@ def check_connections(view: View, *, seed: int = 0) -> list[tuple[Separability, 
     return checks or [(Separability(NOT_TESTABLE, why), Decay(NOT_TESTABLE, why))]
 
 
-def _check(pairs: PairCounts | None, path: str, seed: int) -> tuple[Separability, Decay]:
+def _check(view: View, path: EntityPath | None) -> tuple[Separability, Decay]:
+    pairs = PairCounts.of(view, path)
     why = "Labels are known in fewer than three periods, so distances in time cannot be compared."
     if pairs is None:
         why = "Nothing joins two nodes whose labels are known."
     if pairs is None or len(pairs.steps) < 3:
         return Separability(NOT_TESTABLE, why), Decay(NOT_TESTABLE, why)
-    fits = fit_models(pairs, seed=seed)
-    return separability(pairs, fits, path), decay(fits, path)
+    fits = fit_models(pairs, seed=view.seed)
+    name = "" if path is None else path.name
+    return separability(pairs, fits, name), decay(fits, name)
 
 
 def separability(pairs: PairCounts, fits: Fits, path: str = "") -> Separability:
@@ -120,22 +124,24 @@ def separability(pairs: PairCounts, fits: Fits, path: str = "") -> Separability:
     )
     # Mean of g over the classes, weighted by their edges [groups, distances].
     weight = pairs.counts.sum((1, 2, 3))
-    g = (weight[:, None, None] * fits.g).sum(0) / weight.sum()
+    weighted = weight[:, None, None] * fits.g
+    g = weighted.sum(0) / weight.sum()
     # Edges by own and neighbour's step [T, T]; group 0 has the same label, 1 and 2 other labels.
     same = pairs.counts[:, 0].sum(0)
     different = pairs.counts[:, 1:].sum((0, 1))
     total = (same + different).sum(1)
+    # Steps without neighbours are NaN here, and None in the list.
+    alike = safe_divide(same.sum(1), total, np.nan)
     return Separability(
         **conclusion,
         symmetry=fits.share("separable", best="sided"),
         per_node=fits.share("sized"),
         steps=listed(pairs.steps),
         distances=listed(fits.distances),
-        g={name: listed(group) for name, group in zip(GROUPS, g, strict=True)},
+        g=dict(zip(GROUPS, listed(g), strict=True)),
         same_label=listed(same / max(same.sum(), 1)),
         different_label=listed(different / max(different.sum(), 1)),
-        # Steps without neighbours are NaN here, and None in the list.
-        alike=listed(same.sum(1) / np.where(total > 0, total, np.nan)),
+        alike=listed(alike),
     )
 
 

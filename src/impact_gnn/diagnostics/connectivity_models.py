@@ -17,6 +17,7 @@ match its own margin.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,22 +59,23 @@ class PairCounts:
         """Count along direct edges or a path; None where nothing joins two labelled nodes."""
         label = view.label
         # Many periods are merged into steps of `width`; `filled` are the steps with labels [T].
+        time = view.masked.time
         known_times = view.masked.times[view.known]
         first = int(known_times[0])
         last = int(known_times[-1])
         width = 1
-        if len(view.known) > MAX_STEPS:
+        if len(known_times) > MAX_STEPS:
             # Rounded up, so that there are at most `MAX_STEPS` steps.
             width = -(-(last - first + 1) // MAX_STEPS)
         filled = np.unique((known_times - first) // width)
+        size = len(filled)
         # Of every node: its position among the filled steps, and whether it lies in one [N].
-        step = (view.masked.time - first) // width
+        step = (time - first) // width
         # `clip` keeps times outside a valid position; `is_inside` sorts them out.
-        position = np.searchsorted(filled, step).clip(0, len(filled) - 1)
-        is_inside = (filled[position] == step) & (view.masked.time <= last)
+        position = np.searchsorted(filled, step).clip(0, size - 1)
+        is_inside = (filled[position] == step) & (time <= last)
         # State of every node inside: its label, or Y for unknown, and its step [N].
         classes = view.masked.num_labels
-        size = len(filled)
         state = np.where(label >= 0, label, classes) * size + position
         state[~is_inside] = -1
         num_known = classes * size
@@ -92,7 +94,8 @@ class PairCounts:
             return None
         # The strongest other class of every class, −1 for none [Y].
         np.fill_diagonal(met, -1)
-        strongest = np.where(met.max(1) > ROUNDING, met.argmax(1), -1)
+        strongest = met.argmax(1)
+        strongest[met.max(1) <= ROUNDING] = -1
         # Group of every neighbour: 0 same label, 1 strongest other, 2 others, 3 unknown.
         cases = [~is_labelled, other == own, other == strongest[own]]
         group = np.select(cases, [3, 0, 1], default=2)
@@ -104,7 +107,7 @@ class PairCounts:
             width=width,
             strongest=strongest,
             num_nodes=np.bincount(position[is_inside], minlength=size),
-            counts=_table(cell, pairs.weight, classes, size),
+            counts=_table(cell, pairs.weight, (classes, 4, size, size)),
             _pairs=pairs,
             _cell=cell,
         )
@@ -118,30 +121,31 @@ class PairCounts:
         unit = self._pairs.unit
         # How often each unit is drawn, [units].
         draws = rng.poisson(1.0, int(unit.max()) + 1)
-        classes, _, size, _ = self.counts.shape
         weight = self._pairs.weight * draws[unit]
-        return _table(self._cell, weight, classes, size)
+        classes, _, size, _ = self.counts.shape
+        return _table(self._cell, weight, (classes, 4, size, size))
 
 
 def _direct(edges: np.ndarray, state: np.ndarray, num_known: int) -> StatePairs:
     """Edges from nodes inside into labelled nodes."""
-    # An edge runs from row 0 (source, the neighbour) to row 1 (target, the node itself).
-    own = state[edges[1]]
-    neighbour = state[edges[0]]
+    # An edge runs from the neighbour to the node itself.
+    source, target = edges
+    own = state[target]
+    neighbour = state[source]
     is_counted = (own >= 0) & (own < num_known) & (neighbour >= 0)
     return StatePairs(
         own=own[is_counted],
         neighbour=neighbour[is_counted],
-        unit=edges[1][is_counted],
+        unit=target[is_counted],
         weight=np.ones(np.count_nonzero(is_counted)),
     )
 
 
-def _table(cell: np.ndarray, weight: np.ndarray, classes: int, size: int) -> np.ndarray:
+def _table(cell: np.ndarray, weight: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Weights by cell [Y, 3, T, T]; where subtraction leaves a rounding error, 0."""
-    counts = np.bincount(cell, weight, classes * 4 * size * size)
+    counts = np.bincount(cell, weight, math.prod(shape))
     counts = np.where(counts > ROUNDING, counts, 0)
-    return _distribute_unknown(counts.reshape(classes, 4, size, size))
+    return _distribute_unknown(counts.reshape(shape))
 
 
 def _distribute_unknown(table: np.ndarray) -> np.ndarray:
@@ -203,30 +207,32 @@ def fit_models(pairs: PairCounts, *, seed: int = 0) -> Fits:
     layout = Layout.of(pairs)
     # Neighbours of a class in a step: the weights of squared shares, [Y, 1, T, 1].
     total = pairs.counts.sum((1, 3), keepdims=True)
-    # Sums over the replicates of residuals and their squares, for the variance of every cell.
-    sums = {model: np.zeros(pairs.counts.shape) for model in MODELS}
-    squares = {model: np.zeros(pairs.counts.shape) for model in MODELS}
-    raw: dict[str, list[float]] = {model: [] for model in MODELS}
+    # Sums over the replicates of residuals and their squares, for the variance of every cell
+    # [models, Y, 3, T, T], and the weighted sum of the squares of each replicate [models, B].
+    shape = (len(MODELS), *pairs.counts.shape)
+    sums = np.zeros(shape)
+    squares = np.zeros(shape)
+    raw = np.zeros((len(MODELS), REPLICATES))
     rng = np.random.default_rng(seed)
-    for _ in range(REPLICATES):
+    for b in range(REPLICATES):
         counts = pairs.redrawn(rng)
-        for model in MODELS:
+        for m, model in enumerate(MODELS):
             residual = layout.residual(model, counts)
-            sums[model] += residual
+            sums[m] += residual
             residual **= 2
-            squares[model] += residual
-            raw[model].append(float((total * residual).sum()))
+            squares[m] += residual
+            raw[m, b] = (total * residual).sum()
     left = {}
     drawn = {}
-    for model in MODELS:
+    for m, model in enumerate(MODELS):
         # Variance of every residual over the replicates, from Σr² − (Σr)²/B: the noise of r².
-        spread = np.maximum(squares[model] - sums[model] ** 2 / REPLICATES, 0)
+        spread = np.maximum(squares[m] - sums[m] ** 2 / REPLICATES, 0)
         variance = spread / (REPLICATES - 1)
         noise = float((total * variance).sum())
         residual = layout.residual(model, pairs.counts)
         left[model] = float((total * residual**2).sum()) - noise
         # A replicate carries the noise of the graph and its own.
-        drawn[model] = np.array(raw[model]) - 2 * noise
+        drawn[model] = raw[m] - 2 * noise
     _, g = layout.fit("separable", pairs.counts)
     # The decay model has the same h for all classes and groups, times their proportions.
     _, decay = layout.fit("decay", pairs.counts)
@@ -293,8 +299,9 @@ class Layout:
     def fit(self, model: str, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Factors f [Y, T] and g [Y, 3, D] of f(y, t)·g(y, k, index)·offset(t̃), up to scale."""
         index = self.index(model)
-        # Which pairs of steps have which distance [T, T, D], and what is there from a step [T, D].
+        # Which pairs of steps have which distance [T, T, D].
         at = np.eye(int(index.max()) + 1)[index]
+        # What is there from a step [T, D].
         reach = np.einsum("tsd,s->td", at, self.offset(model))
         # Margins by own step [Y, T], and by distance [Y, 3, D].
         f = rows = counts.sum((1, 3))
@@ -316,6 +323,6 @@ class Layout:
         if is_common:
             # The groups of a class share a row in fixed proportions: [1, 1, D] to [Y, 3, D].
             by_group = counts.sum((2, 3), keepdims=True)
-            share = safe_divide(by_group, counts.sum((1, 2, 3), keepdims=True))
-            g = g * share[..., 0]
+            by_class = counts.sum((1, 2, 3), keepdims=True)
+            g = g * safe_divide(by_group, by_class)[..., 0]
         return f, g

@@ -105,10 +105,12 @@ class EntityPath:
         same = state[itself.row]
         counted = (same >= 0) & (same < num_known)
         same = same[counted]
+        own_state = np.repeat(own.col, repeats)
+        entity = np.repeat(own.row, repeats)
         return StatePairs(
-            own=np.append(np.repeat(own.col, repeats), same),
+            own=np.append(own_state, same),
             neighbour=np.append(neighbours.indices[place], same),
-            unit=np.append(np.repeat(own.row, repeats), itself.col[counted]),
+            unit=np.append(entity, itself.col[counted]),
             weight=np.append(weight, -itself.data[counted]),
         )
 

@@ -44,7 +44,7 @@ class FeatureDrift(AssumptionCheck):
     all_drift: list[float | None] = field(default_factory=list)
 
 
-def feature_drift(view: View, *, seed: int = 0) -> FeatureDrift:
+def feature_drift(view: View) -> FeatureDrift:
     """Distance of classes from their own past, relative to the distance between classes.
 
     The root of drift² / distance², where drift² = Σ_yt w_y n_yt‖μ_yt − μ_y,<t‖² over the recent
@@ -67,7 +67,7 @@ def feature_drift(view: View, *, seed: int = 0) -> FeatureDrift:
         return FeatureDrift(
             NOT_TESTABLE, "Labels are known in one period only, so drift cannot be measured."
         )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(view.seed)
     columns = sampled(view.num_features, MAX_COLUMNS, rng)
     labelled: NodeIndex = np.flatnonzero(view.label >= 0)
     nodes = labelled[sampled(len(labelled), MAX_LABELLED, rng)]
@@ -92,12 +92,15 @@ def feature_drift(view: View, *, seed: int = 0) -> FeatureDrift:
     distance = cells.distance(cells.mean, cells.noise)
     # Bootstrap of both; a replicate has the noise of the graph and its own.
     noise = cells.noise + cells.redrawn_noise
-    means = [cells.redrawn(rng) for _ in range(REPLICATES)]
-    drawn_drift = np.array([cells.drift(mean, noise, first) for mean in means])
-    drawn_distance = np.array([cells.distance(mean, noise) for mean in means])
+    drawn_drift, drawn_distance = np.zeros((2, REPLICATES))
+    for b in range(REPLICATES):
+        mean = cells.redrawn(rng)
+        drawn_drift[b] = cells.drift(mean, noise, first)
+        drawn_distance[b] = cells.distance(mean, noise)
     # For the figure: all nodes by period, labelled or not.
     all_nodes: NodeIndex = sampled(view.masked.num_nodes, MAX_NODES, rng)
-    of_all = _drift_of_all(view, all_nodes, view.features(all_nodes, columns), scale, distance)
+    x = view.features(all_nodes, columns)
+    of_all = _drift_of_all(view, all_nodes, x, scale, distance)
     series: dict[str, Any] = {
         "times": listed(view.masked.times[view.known]),
         "drift": listed(by_period / np.sqrt(max(distance, 1e-12))),
@@ -167,22 +170,23 @@ class Cells:
         values = np.ascontiguousarray(values[order])
         cell = np.repeat(np.arange(len(count), dtype=np.int32), count)
         _, mean, squares = group_moments(values, cell, len(count))
-        # Sum of squared deviations over all columns, [C].
+        # Sum of squared deviations over all columns, and degrees of freedom [C].
         total = squares.sum(1)
+        freedom = count - 1
         # Variance within classes [Y], relative to the pooled one, gives the weights.
-        label_of_cell = code // num_periods
-        pooled = max(total.sum() / max((count - 1).sum(), 1), 1e-300)
-        freedom = np.maximum(np.bincount(label_of_cell, count - 1), 1)
-        within = np.bincount(label_of_cell, total) / freedom
+        label = code // num_periods
+        pooled = max(total.sum() / max(freedom.sum(), 1), 1e-300)
+        freedom_by_class = np.bincount(label, freedom)
+        within = np.bincount(label, total) / np.maximum(freedom_by_class, 1)
         relative = np.maximum(within / pooled, MIN_VARIANCE)
         return cls(
-            label=label_of_cell,
+            label=label,
             period=code % num_periods,
             count=count,
-            weight=1 / relative[label_of_cell],
+            weight=1 / relative[label],
             mean=mean,
             # Variance of a mean, s² / n with s² = total / (n − 1).
-            noise=total / count / (count - 1),
+            noise=total / count / freedom,
             # Variance of a mean of n rows drawn with replacement, whose variance is total / n.
             redrawn_noise=total / count**2,
             values=values,
@@ -195,9 +199,10 @@ class Cells:
         size = np.repeat(self.count, self.count)
         start = np.repeat(self.start, self.count)
         # A random row of the same cell for each of its rows.
-        drawn = start + (rng.random(len(size)) * size).astype(np.int64)
+        offset = rng.random(len(size)) * size
+        drawn = self.values[start + offset.astype(np.int64)]
         # Cells are contiguous in `values`, so `reduceat` sums each of them [C, f].
-        total = np.add.reduceat(self.values[drawn], self.start, axis=0, dtype=np.float64)
+        total = np.add.reduceat(drawn, self.start, axis=0, dtype=np.float64)
         return total / self.count[:, None]
 
     def classes(
@@ -228,7 +233,8 @@ class Cells:
         """Mean squared distance of cells from the past of their class, from `first` on."""
         square, weight = self._to_past(mean, noise)
         weight = np.where(self.period >= first, weight, 0)
-        return float((weight * square).sum() / max(weight.sum(), 1e-300))
+        total = (weight * square).sum()
+        return float(total / max(weight.sum(), 1e-300))
 
     def by_period(self, num_periods: int) -> np.ndarray:
         """Root mean squared distance from the past by period; NaN where no class has a past."""

@@ -33,7 +33,7 @@ class LabelMix(AssumptionCheck):
     noise: list[float] = field(default_factory=list)  # sampling noise of the distance [T − 1]
 
 
-def label_mix(view: View, *, seed: int = 0) -> LabelMix:
+def label_mix(view: View) -> LabelMix:
     """Total variation distance of the label mix to the past, over the last labelled periods.
 
     TV_t = ½ Σ_y |p_t(y) − p_<t(y)|; its squares, less the sampling noise, are averaged with the
@@ -61,13 +61,14 @@ def label_mix(view: View, *, seed: int = 0) -> LabelMix:
         return LabelMix(NOT_TESTABLE, "There is only one class.", times=times, mix=mix)
     # Fewer replicates where the table of counts is large.
     replicates = min(200, max(50, MOST_NUMBERS // counts.size))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(view.seed)
     # Labels of a period drawn again from its own proportions, [B, T, Y].
     draws = (replicates, len(counts))
     drawn = rng.multinomial(counts.sum(1), _shares(counts), size=draws)
     # Sampling noise of TV²: as much as drawing the labels once more adds to it.
     to_past = _to_past(counts)
-    noise = np.maximum((_to_past(drawn) ** 2).mean(0) - to_past**2, 0)
+    drawn_square = (_to_past(drawn) ** 2).mean(0)
+    noise = np.maximum(drawn_square - to_past**2, 0)
     value = _statistic(counts, noise, 1)
     # A replicate carries the noise of the graph and its own.
     replicated = [_statistic(replicate, noise, 2) for replicate in drawn]
@@ -96,8 +97,9 @@ def _to_past(counts: np.ndarray) -> np.ndarray:
     """TV of every period to all before it, [..., T − 1]; `counts` is [..., T, Y]."""
     # Labels up to a period, which are those before the next one.
     running = np.cumsum(counts, axis=-2)
-    change = _shares(counts[..., 1:, :]) - _shares(running[..., :-1, :])
-    return 0.5 * np.abs(change).sum(-1)
+    own = _shares(counts[..., 1:, :])
+    past = _shares(running[..., :-1, :])
+    return 0.5 * np.abs(own - past).sum(-1)
 
 
 def _statistic(counts: np.ndarray, noise: np.ndarray, times: int) -> float:

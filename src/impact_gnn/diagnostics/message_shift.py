@@ -6,7 +6,6 @@ the cutoff together; none of their labels is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,6 @@ from impact_gnn import alignment, bounds
 from impact_gnn._array import group_moments, safe_divide
 from impact_gnn.diagnostics.assumption import listed
 from impact_gnn.diagnostics.view import NodeIndex, View, sampled
-from impact_gnn.engines import Engine, as_engine
 from impact_gnn.propagation.metapaths import Metapath, Walk, along_ends, ends_table
 
 WEIGHTINGS = ("mmp", "pmp", "genpmp")
@@ -66,9 +64,7 @@ class MessageShift:
         return "\n".join(lines)
 
 
-def message_shift(
-    view: View, *, hops: int = 1, seed: int = 0, engine: Engine | None = None
-) -> MessageShift | None:
+def message_shift(view: View, *, hops: int = 1) -> MessageShift | None:
     """Distances of every labelled period's messages to the targets', for every correction.
 
     Where no relation joins target nodes with each other, messages follow the first path through
@@ -77,22 +73,22 @@ def message_shift(
     """
     if not view.num_features or (view.own is None and not view.paths):
         return None
-    engine = as_engine(engine)
     if view.own is not None:
         graph = view.own
         # One relation, followed `hops` times.
         path: Metapath = tuple(graph.relations) * hops
         description = f"messages of {hops} hop{'s' if hops > 1 else ''}, edges in both directions"
     else:
-        graph = engine.graph(view.masked, undirected=True)
+        graph = view.engine.graph(view.masked, undirected=True)
         # From target nodes to entities and back.
         path = view.paths[0].triples
         description = f"messages along {view.paths[0].name}"
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(view.seed)
     assert view.masked.x is not None
     # Every step-th column, from a random one on: a view, also of a file.
     step = -(-view.num_features // MAX_COLUMNS)
-    x = view.masked.x[:, int(rng.integers(step)) :: step]
+    first = int(rng.integers(step))
+    x = view.masked.x[:, first::step]
     sample = Sample.of(view, rng)
     dtype = np.float32 if x.dtype.itemsize < 4 else x.dtype  # alignments refuse half precision
 
@@ -100,39 +96,41 @@ def message_shift(
         """Messages of some nodes; the last hop is not computed for others."""
         if view.own is None and weighting != "plain":
             # Weights depend on both ends of a path, so its hops are plain.
-            table = ends_table(graph, weighting, graph.target)
-            walk = Walk(graph, [path], "plain", engine)
-            return np.asarray(along_ends(walk, table, x)[0][path].rows(nodes), dtype)
-        walk = Walk(graph, [path], weighting, engine)
-        return np.asarray(dict(walk.hops(x, rows=nodes, dtype=dtype))[path])
+            walk = Walk(graph, [path], "plain", view.engine)
+            by_ends, _ = along_ends(walk, ends_table(graph, weighting, graph.target), x)
+            return np.asarray(by_ends[path].rows(nodes), dtype)
+        walk = Walk(graph, [path], weighting, view.engine)
+        by_edges = dict(walk.hops(x, rows=nodes, dtype=dtype))
+        return np.asarray(by_edges[path])
 
     # Alignments are computed on more nodes than are measured; `position` finds these among them.
-    nodes: NodeIndex = np.union1d(sample.nodes, sampled(view.masked.num_nodes, MAX_NODES, rng))
+    further = sampled(view.masked.num_nodes, MAX_NODES, rng)
+    nodes: NodeIndex = np.union1d(sample.nodes, further)
     position = np.searchsorted(nodes, sample.nodes)
     message = messages("plain", nodes)
     time = view.masked.time[nodes]
     is_target = view.masked.targets()[nodes]
     measured = message[position]
-    noise = sample.noise(measured, seed, rng)
-    methods = {"plain": sample.measure(measured, noise, seed)}
+    noise = sample.noise(measured, rng)
+    methods = {"plain": sample.measure(measured, noise)}
     # On large graphs weights by both ends are skipped: they cost a hop per period.
     if view.own is not None or view.masked.num_nodes * len(graph.times) <= MAX_ENDS:
         for name in WEIGHTINGS:
-            methods[name] = sample.measure(messages(name, sample.nodes), noise, seed)
-    aligned: dict[str, Callable[[], np.ndarray]] = {
-        "center": lambda: alignment.center(message, time),
-        "standardize": lambda: alignment.standardize(message, time),
-        "jjnorm": lambda: alignment.jjnorm(message, view.label[nodes], time, target=is_target),
-    }
-    for name, align in aligned.items():
-        methods[name] = sample.measure(align()[position], noise, seed)
-    # Share of rows that are not all zero, by group [G + 1]; the last are the targets.
-    has_message = np.bincount(sample.group, measured.any(1)) / np.bincount(sample.group)
+            methods[name] = sample.measure(messages(name, sample.nodes), noise)
+    centred = alignment.center(message, time)
+    methods["center"] = sample.measure(centred[position], noise)
+    standardized = alignment.standardize(message, time)
+    methods["standardize"] = sample.measure(standardized[position], noise)
+    scaled = alignment.jjnorm(message, view.label[nodes], time, target=is_target)
+    methods["jjnorm"] = sample.measure(scaled[position], noise)
+    # Rows that are not all zero, and all rows, by group [G + 1]; the last are the targets.
+    num_messages = np.bincount(sample.group, measured.any(1))
+    num_nodes = np.bincount(sample.group)
     return MessageShift(
         path=description,
         times=listed(view.masked.times[view.known[-MAX_PERIODS:]]),
         count=listed(sample.count),
-        silent=listed(1 - has_message),
+        silent=listed(1 - num_messages / num_nodes),
         noise=listed(noise),
         methods=methods,
     )
@@ -146,6 +144,7 @@ class Sample:
     group: np.ndarray  # 0 to G − 1 for labelled periods, G for the targets [n]
     label: np.ndarray  # [n]
     count: np.ndarray  # all labelled nodes of every period, sampled or not [G]
+    seed: int
 
     @classmethod
     def of(cls, view: View, rng: np.random.Generator) -> Sample:
@@ -157,11 +156,13 @@ class Sample:
         targets = np.flatnonzero(view.masked.targets())
         parts.append(targets[sampled(len(targets), MAX_TARGETS, rng)])
         nodes = np.concatenate(parts)
+        sizes = list(map(len, parts))
         return cls(
             nodes=nodes,
-            group=np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
+            group=np.repeat(np.arange(len(parts)), sizes),
             label=view.label[nodes],
-            count=np.array([len(part) for part in by_period]),
+            count=np.array(list(map(len, by_period))),
+            seed=view.seed,
         )
 
     @property
@@ -169,10 +170,10 @@ class Sample:
         """The group of the targets."""
         return len(self.count)
 
-    def measure(self, message: np.ndarray, noise: np.ndarray, seed: int) -> Distances:
+    def measure(self, message: np.ndarray, noise: np.ndarray) -> Distances:
         """Distances of the sampled messages [n, f] to those of the targets."""
         values = self._scaled(message)
-        distance = bounds.shift(values, self.group, num_slices=32, seed=seed)
+        distance = bounds.shift(values, self.group, num_slices=32, seed=self.seed)
         # Distances of the means and covariances are sums over the columns; W1 is not.
         root = np.sqrt(values.shape[1])
         sliced = listed(distance.sliced[: self.last])
@@ -187,19 +188,20 @@ class Sample:
             separation=self._separation(values),
         )
 
-    def noise(self, message: np.ndarray, seed: int, rng: np.random.Generator) -> np.ndarray:
+    def noise(self, message: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Sliced W1 between the targets and samples of them of the size of each period's [G]."""
         targets = self._scaled(message)[self.group == self.last]
         # Sampled nodes of every labelled period [G]; the last group are the targets.
         sizes = np.bincount(self.group)[:-1]
         # One sample per distinct size, the targets themselves last.
-        distinct = np.unique(sizes)
-        drawn = [targets[rng.integers(0, len(targets), size)] for size in distinct]
-        group = np.repeat(np.arange(len(distinct) + 1), [*distinct, len(targets)])
-        values = np.concatenate([*drawn, targets])
-        distance = bounds.shift(values, group, num_slices=32, seed=seed)
+        distinct, position = np.unique(sizes, return_inverse=True)
+        samples = [rng.choice(targets, size) for size in distinct]
+        samples.append(targets)
+        group = np.repeat(np.arange(len(samples)), list(map(len, samples)))
+        values = np.concatenate(samples)
+        distance = bounds.shift(values, group, num_slices=32, seed=self.seed)
         # From distinct sizes back to the periods.
-        return distance.sliced[np.searchsorted(distinct, sizes)]
+        return distance.sliced[position]
 
     def _scaled(self, message: np.ndarray) -> np.ndarray:
         """Messages whose targets have variance 1 per column on average."""
@@ -216,12 +218,12 @@ class Sample:
         label = self.label[is_labelled].astype(np.int32)
         count, mean, squares = group_moments(part, label, int(label.max()) + 1)
         num_classes = np.count_nonzero(count)
-        # Mean square within classes, and what chance adds to the sum of squares between them.
+        # Mean square within classes.
         within = squares.sum() / max(len(part) - num_classes, 1)
-        chance = (num_classes - 1) * within
-        # Σ n_y ‖mean_y − mean‖² less what chance adds.
         overall_mean = part.mean(0)
-        between = (count[:, None] * (mean - overall_mean) ** 2).sum() - chance
+        # Σ n_y ‖mean_y − mean‖² less what chance adds.
+        between = (count[:, None] * (mean - overall_mean) ** 2).sum()
+        between -= (num_classes - 1) * within
         total = ((part - overall_mean) ** 2).sum() + within
         if total <= 0:
             return None

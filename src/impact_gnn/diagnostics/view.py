@@ -38,6 +38,8 @@ class View:
     # of `own` without loops, those into a sample of nodes if there are many [2, E]
     edges: np.ndarray
     notes: tuple[str, ...]  # how the graph was read, in sentences
+    engine: Engine
+    seed: int  # of samples and bootstraps
     paths: tuple[EntityPath, ...] = ()  # that join target nodes where `own` is None
 
     @property
@@ -73,6 +75,7 @@ class View:
     def of(cls, masked: TemporalGraph, engine: Engine | None = None, *, seed: int = 0) -> View:
         """The view of a graph made by `masked(cutoff)`."""
         cutoff = masked.require_cutoff("a diagnosis needs")
+        engine = as_engine(engine)
         # Raw columns become numbers, learned from what is known before the cutoff.
         masked = masked.encoded()
         # Relations among nodes of the target type that have edges.
@@ -85,11 +88,11 @@ class View:
             reason = "The graph has no edges"
             if masked.is_hetero:
                 reason = f"No relation joins {masked.target!r} nodes with each other"
-            return cls._through_entities(masked, reason, seed=seed)
+            return cls._through_entities(masked, reason, engine, seed)
         edge_index, weight = _joined(list(used.values()))
         # Block by block: edges may be on disk.
         if all((source == target).all() for source, target in _blocks(edge_index)):
-            return cls._through_entities(masked, "All edges are loops", seed=seed)
+            return cls._through_entities(masked, "All edges are loops", engine, seed)
         notes = []
         if masked.is_hetero:
             skipped = [triple for triple in masked.relations if triple not in used]
@@ -105,27 +108,32 @@ class View:
             num_labels=masked.num_labels,
         )
         if not _has_reverses(edge_index):
-            own = as_engine(engine).graph(own, undirected=True)
+            own = engine.graph(own, undirected=True)
             notes.append("Edges are directed; the diagnosis uses both directions, as in the paper.")
         # Nodes whose in-edges are counted [N].
         share = min(1.0, MAX_EDGES / own.edge_index.shape[1])
         is_sampled = np.random.default_rng(seed).random(masked.num_nodes) < share
         if share < 1:
             notes.append(f"Connections were counted at a random {share:.2%} of the nodes.")
-        # Without loops, and only into sampled nodes.
-        edges = [
-            block[:, (block[0] != block[1]) & is_sampled[block[1]]]
-            for block in _blocks(own.edge_index)
-        ]
+        edges = []
+        for block in _blocks(own.edge_index):
+            source, target = block
+            # Without loops, and only into sampled nodes.
+            is_counted = (source != target) & is_sampled[target]
+            edges.append(block[:, is_counted])
         return cls(
             masked=masked,
             own=own.masked(cutoff),
             edges=np.concatenate(edges, axis=1),
             notes=tuple(notes),
+            engine=engine,
+            seed=seed,
         )
 
     @classmethod
-    def _through_entities(cls, masked: TemporalGraph, reason: str, *, seed: int) -> View:
+    def _through_entities(
+        cls, masked: TemporalGraph, reason: str, engine: Engine, seed: int
+    ) -> View:
         """The view of a graph whose target nodes meet only through other nodes, or not at all."""
         paths = EntityPath.all_of(masked, seed=seed)
         notes = [f"{reason}, {NO_CONNECTIONS}"]
@@ -145,6 +153,8 @@ class View:
             own=None,
             edges=np.zeros((2, 0), np.int64),
             notes=tuple(notes),
+            engine=engine,
+            seed=seed,
             paths=paths,
         )
 
@@ -154,15 +164,14 @@ def _joined(relations: list[Relation]) -> tuple[np.ndarray, np.ndarray | None]:
     if len(relations) == 1:
         return relations[0].edge_index, relations[0].weight
     edge_index = np.concatenate([relation.edge_index for relation in relations], axis=1)
-    weights = [relation.weight for relation in relations]
-    if all(weight is None for weight in weights):
+    if all(relation.weight is None for relation in relations):
         return edge_index, None
-    # An edge without a weight counts as 1.
-    filled = [
-        np.ones(relation.num_edges, np.float32) if weight is None else weight
-        for relation, weight in zip(relations, weights, strict=True)
-    ]
-    return edge_index, np.concatenate(filled)
+    weights = []
+    for relation in relations:
+        weight = relation.weight
+        # An edge without a weight counts as 1.
+        weights.append(np.ones(relation.num_edges, np.float32) if weight is None else weight)
+    return edge_index, np.concatenate(weights)
 
 
 def _names(triples: Iterable[Triple]) -> str:

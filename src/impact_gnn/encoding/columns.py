@@ -122,15 +122,18 @@ class Columns:
             return "ignore", reason
         # Evenly spread over the table, not only its first rows.
         if len(rows) > kinds.LOOK:
-            rows = rows[np.linspace(0, len(rows) - 1, kinds.LOOK).astype(np.int64)]
-        return kinds.guess_kind(name, kinds.typed(column.take(pa.array(rows))))
+            places = np.linspace(0, len(rows) - 1, kinds.LOOK)
+            rows = rows[places.astype(np.int64)]
+        sample = column.take(pa.array(rows))
+        return kinds.guess_kind(name, kinds.typed(sample))
 
     def misfits(self, name: str, kind: str, later: str) -> str:
         """Return a sentence on unknown rows that do not fit the kind of a column, "" if all fit."""
         assert self.known is not None
         column = self.table.column(name)
+        past = column.filter(pa.array(self.known))
         rest = column.filter(pa.array(~self.known))
-        count = kinds.count_misfits(name, kind, column.filter(pa.array(self.known)), rest)
+        count = kinds.count_misfits(name, kind, past, rest)
         if not count:
             return ""
         problems = {
@@ -155,39 +158,45 @@ class Columns:
 
     def spans(self) -> list[slice]:
         """Return all rows in blocks."""
-        return [slice(start, min(start + BLOCK, len(self))) for start in range(0, len(self), BLOCK)]
+        size = len(self)
+        return [slice(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
 
     def sample(self, size: int) -> Block:
         """Return known rows, at random if there are more than `size`."""
-        # A fixed seed: the encoder is the same in every fit.
-        known = np.arange(len(self)) if self.known is None else np.flatnonzero(self.known)
+        known = np.arange(len(self))
+        if self.known is not None:
+            known = np.flatnonzero(self.known)
         if len(known) > size:
-            known = np.sort(np.random.default_rng(0).choice(known, size, replace=False))
+            # A fixed seed: the encoder is the same in every fit.
+            drawn = np.random.default_rng(0).choice(known, size, replace=False)
+            known = np.sort(drawn)
         # From positions in this view to rows of the table.
         rows = known if self.rows is None else self.rows[known]
-        table = self.table if len(rows) == self.table.num_rows else self.table.take(pa.array(rows))
+        table = self.table
+        if len(rows) < table.num_rows:
+            table = table.take(pa.array(rows))
         return Block(table, rows, self)
 
     def block(self, span: slice) -> Block:
         """Return consecutive rows of this view."""
-        rows = np.arange(span.start, span.stop) if self.rows is None else self.rows[span]
-        first = int(rows[0])
-        last = int(rows[-1]) + 1
+        rows = np.arange(span.start, span.stop)
+        if self.rows is not None:
+            rows = self.rows[span]
         # a slice copies nothing, and rows are then taken from near ones only
-        table = self.table.slice(first, last - first)
-        # Rows are not consecutive: some are taken from the slice.
-        if len(rows) != last - first:
-            table = table.take(pa.array(rows - first))
+        table = self.table[rows[0] : rows[-1] + 1]
+        if len(rows) < table.num_rows:
+            table = table.take(pa.array(rows - rows[0]))
         return Block(table, rows, self)
 
     def digest(self) -> str:
         """Return a digest of the values, kinds and known rows."""
         # In blocks of fixed size: the chunks of the table do not change the digest.
-        parts = [
-            _files.digest(*map(_buffers, block.table.columns), block.moment)
-            for block in map(self.block, self.spans())
-        ]
-        return _files.digest(parts, self.kinds, self.table.schema.to_string(), self.known)
+        parts = []
+        for block in map(self.block, self.spans()):
+            buffers = map(_buffers, block.table.columns)
+            parts.append(_files.digest(*buffers, block.moment))
+        schema = self.table.schema.to_string()
+        return _files.digest(parts, self.kinds, schema, self.known)
 
     def save(self, path: Path) -> None:
         """Write the view as an Arrow file, which `open` maps."""
@@ -225,11 +234,13 @@ class Columns:
             table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
             note = json.loads(table.schema.metadata[NOTE])
             by_name = decode(dict[str, str], note["kinds"], path.name)
-            warnings = decode(tuple[str, ...], note.get("warnings", []), path.name)
+            sentences = note.get("warnings", [])
+            warnings = decode(tuple[str, ...], sentences, path.name)
             moment = None
-            if note["moment"]:
-                moment = table.column(note["moment"]).to_numpy().astype("M8[us]")
-                table = table.drop_columns([note["moment"]])
+            place = note["moment"]
+            if place:
+                moment = table.column(place).to_numpy().astype("M8[us]")
+                table = table.drop_columns([place])
         table = table.replace_schema_metadata(None)
         return cls(table, by_name, moment, mapped=True, warnings=warnings)
 

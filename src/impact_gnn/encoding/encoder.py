@@ -69,7 +69,6 @@ class Part(ABC):
 
     name: str
     kind: ClassVar[str]
-    arrays: ClassVar[tuple[str, ...]] = ()  # fields that are arrays
 
     @property
     @abstractmethod
@@ -90,7 +89,8 @@ class Part(ABC):
 
     def silent(self, block: Block) -> bool:
         """Return whether all values of some rows are missing or unknown."""
-        return block.column(self.name).null_count == len(block.rows) or not self.encode(block).any()
+        column = block.column(self.name)
+        return column.null_count == len(column) or not self.encode(block).any()
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,8 @@ class Number(Part):
 
     @property
     def outputs(self) -> list[str]:
-        return [self.name, f"{self.name} is missing"] if self.marked else [self.name]
+        names = [self.name, f"{self.name} is missing"]
+        return names if self.marked else names[:1]
 
     @classmethod
     def values(cls, name: str, block: Block) -> np.ndarray:
@@ -131,17 +132,15 @@ class Number(Part):
             raise Dropped("it is empty before the cutoff")
         low = present.min(0)
         high = present.max(0)
-        if low == high and not missing.any():
+        marked = bool(missing.any())
+        if low == high and not marked:
             raise Dropped("it is constant before the cutoff")
         # Every k-th row is enough for quantiles.
-        scale = column_scales(present[:: max(len(present) // QUANTILES, 1)], low, high)
-        return cls(
-            name,
-            fill=scale.middle.item(),
-            marked=bool(missing.any()),
-            # Arrays of length 1 become numbers.
-            **{field: values.item() for field, values in vars(scale).items()},
-        )
+        step = max(len(present) // QUANTILES, 1)
+        scale = column_scales(present[::step], low, high)
+        # Arrays of length 1 become numbers.
+        scales = {field: values.item() for field, values in vars(scale).items()}
+        return cls(name, fill=scales["middle"], marked=marked, **scales)
 
     def silent(self, block: Block) -> bool:
         return bool(np.isnan(self.values(self.name, block)).all())
@@ -201,7 +200,8 @@ class Category(Part):
     @classmethod
     def _coded(cls, name: str, block: Block) -> tuple[np.ndarray, list[str]]:
         """Return the code of every row, and the values that codes mean."""
-        coded = pc.fill_null(texts(name, block.column(name)), cls.missing).dictionary_encode()
+        text = pc.fill_null(texts(name, block.column(name)), cls.missing)
+        coded = text.dictionary_encode()
         names = map(value_name, coded.dictionary.to_pylist())
         values = [cls.missing if name in MISSING else name for name in names]
         return np.asarray(coded.indices), values
@@ -213,7 +213,8 @@ class Category(Part):
 
             # Distinct values are hashed once; rows look up their code.
             hasher = FeatureHasher(BUCKETS, input_type="string", dtype=np.float32)
-            return hasher.transform([[number_name(value)] for value in distinct]).toarray()[code]
+            hashed = hasher.transform([number_name(value)] for value in distinct)
+            return hashed.toarray()[code]
         if not is_text(block.column(self.name).type):
             # A table alone may have numbers where a word made text of the known values: 1.50.
             spellings = {number_name(value): value for value in self.values}
@@ -230,7 +231,6 @@ class Text(Part):
     idf: np.ndarray
     directions: np.ndarray
     kind: ClassVar[str] = "text"
-    arrays: ClassVar[tuple[str, ...]] = ("idf", "directions")
 
     @property
     def outputs(self) -> list[str]:
@@ -243,17 +243,20 @@ class Text(Part):
 
         counts = word_counts(name, sample)
         # Empty texts would only pull the directions towards zero.
-        counts = counts[np.flatnonzero(np.diff(counts.indptr))]
-        if counts.shape[0] > TEXTS:
-            chosen = np.random.default_rng(0).choice(counts.shape[0], TEXTS, replace=False)
-            counts = counts[np.sort(chosen)]
-        if counts.shape[0] < 3:
+        rows = np.flatnonzero(np.diff(counts.indptr))
+        if len(rows) > TEXTS:
+            rng = np.random.default_rng(0)
+            rows = np.sort(rng.choice(rows, TEXTS, replace=False))
+        if len(rows) < 3:
             raise Dropped("it has no words before the cutoff")
+        counts = counts[rows]
         weights = TfidfTransformer(sublinear_tf=True).fit(counts)
         # There are no more directions than texts or words.
-        size = min(DIRECTIONS, counts.shape[0] - 1, len(np.unique(counts.indices)))
+        num_words = len(np.unique(counts.indices))
+        size = min(DIRECTIONS, len(rows) - 1, num_words)
         reduced = TruncatedSVD(size, random_state=0).fit(weights.transform(counts))
-        return cls(name, weights.idf_.astype(np.float32), reduced.components_.astype(np.float32))
+        directions = reduced.components_.astype(np.float32)
+        return cls(name, weights.idf_.astype(np.float32), directions)
 
     def encode(self, block: Block) -> np.ndarray:
         from sklearn.feature_extraction.text import TfidfTransformer
@@ -261,7 +264,8 @@ class Text(Part):
         weights = TfidfTransformer(sublinear_tf=True)
         # An attribute that `fit` would set.
         weights.idf_ = self.idf
-        return np.asarray(weights.transform(word_counts(self.name, block)) @ self.directions.T)
+        weighted = weights.transform(word_counts(self.name, block))
+        return np.asarray(weighted @ self.directions.T)
 
 
 def word_counts(name: str, block: Block) -> Any:
@@ -276,7 +280,8 @@ def word_counts(name: str, block: Block) -> Any:
     )
 
     def count(column: pa.Array) -> Any:
-        return vectorizer.transform(pc.fill_null(texts(name, column), "").to_pylist())
+        text = pc.fill_null(texts(name, column), "")
+        return vectorizer.transform(text.to_pylist())
 
     return block.cached(name, count)
 
@@ -292,7 +297,6 @@ class Vector(Part):
     width: np.ndarray
     wild: np.ndarray
     kind: ClassVar[str] = "vector"
-    arrays: ClassVar[tuple[str, ...]] = ("fill", "low", "high", "middle", "width", "wild")
 
     @property
     def outputs(self) -> list[str]:
@@ -310,23 +314,27 @@ class Vector(Part):
     @classmethod
     def of(cls, name: str, x: np.ndarray, known: np.ndarray | None = None) -> Vector:
         """Learn from the rows of a matrix in the mask `known` (None for all); it may be mapped."""
+        width = x.shape[1]
         rows = np.arange(len(x)) if known is None else np.flatnonzero(known)
         # Rows that quantiles are computed from: fewer where rows are wide.
-        size = min(max(QUANTILE_NUMBERS // max(x.shape[1], 1), 1000), QUANTILES)
-        sample = x[rows[:: max(len(rows) // size, 1)]].astype(np.float64)
-        # The extremes of all known rows, block by block.
-        blocks = (x[part] if known is None else x[part][known[part]] for part in _native.blocks(x))
-        extremes = [(block.min(0), block.max(0)) for block in blocks if len(block)]
-        if not extremes:  # nothing is known, so every number may be right
-            sample = np.zeros((1, x.shape[1]))
-            extremes = [(sample[0] - LARGEST, sample[0] + LARGEST)]
-        # [blocks, 2, f] becomes two arrays [blocks, f].
-        lows, highs = np.array(extremes, np.float64).swapaxes(0, 1)
-        low = lows.min(0)
-        high = highs.max(0)
+        num_rows = min(max(QUANTILE_NUMBERS // max(width, 1), 1000), QUANTILES)
+        step = max(len(rows) // num_rows, 1)
+        sample = x[rows[::step]].astype(np.float64)
+        # The extremes of all known rows [f], block by block.
+        low = np.full(width, np.inf)
+        high = -low
+        for part in _native.blocks(x):
+            block = x[part] if known is None else x[part][known[part]]
+            low = np.minimum(low, block.min(0, initial=np.inf))
+            high = np.maximum(high, block.max(0, initial=-np.inf))
+        if not len(rows):  # nothing is known, so every number may be right
+            sample = np.zeros((1, width))
+            low = np.full(width, -LARGEST)
+            high = -low
         scale = column_scales(sample, low, high)
         # A column that has been constant does not show how far later values may lie.
-        reach = np.where(low == high, FAR * np.maximum(np.abs(low), 1), 0.0)
+        size = np.maximum(np.abs(low), 1)
+        reach = np.where(low == high, FAR * size, 0.0)
         with np.errstate(over="ignore"):
             # Rounding, or an overflow, may put the mean outside.
             mean = np.clip(sample.mean(0), low, high)
@@ -345,7 +353,8 @@ class Vector(Part):
 
     def encode(self, block: Block) -> np.ndarray:
         values = vectors(self.name, block.column(self.name), len(self.fill))
-        return self.within(np.where(np.isnan(values), self.fill, values))
+        filled = np.where(np.isnan(values), self.fill, values)
+        return self.within(filled)
 
     def within(self, values: np.ndarray) -> np.ndarray:
         """Return rows of numbers without outliers."""
@@ -361,15 +370,16 @@ class Vector(Part):
         far = np.zeros(x.shape[1], np.int64)  # outliers per column
         for part in _native.blocks(x):
             # NaN is neither, so it does not count.
-            far += ((x[part] < self.low) | (x[part] > self.high)).sum(0)
+            is_far = (x[part] < self.low) | (x[part] > self.high)
+            far += is_far.sum(0)
         if not far.any() and not self.wild.any():
             return x
         if far.max() > MANY * len(x):
+            share = far.max() / len(x)
             warnings.warn(
-                f"{far.max() / len(x):.0%} of the values in feature column {int(far.argmax())} lie "
-                "far outside the range of the past and are clipped; "
-                "check that the column still means "
-                "the same as before.",
+                f"{share:.0%} of the values in feature column {far.argmax()} lie far outside the "
+                "range of the past and are clipped; "
+                "check that the column still means the same as before.",
                 stacklevel=2,
             )
         out = new_features(x.shape, in_file=_native.mapping(x) is not None)
@@ -396,17 +406,21 @@ def column_scales(sample: np.ndarray, low: np.ndarray, high: np.ndarray) -> Colu
     """
     quantiles = np.quantile(sample, [0.01, 0.25, 0.5, 0.75, 0.99], axis=0)
     lowest, first, middle, third, highest = quantiles
-    # If half of the values are the same, the usual width is that of nearly all, or of all.
     # Halves, because the difference of two large numbers may overflow.
     half = third / 2 - first / 2
-    for wider in (highest / 2 - lowest / 2, high / 2 - low / 2, np.full_like(half, 0.5)):
+    # If half of the values are the same, the usual width is that of nearly all, or of all.
+    for wider in (highest / 2 - lowest / 2, high / 2 - low / 2, 0.5):
         half = np.where(half > 0, half, wider)
-    # Largest magnitude of every column.
+    # Largest magnitude of every column, and half of the largest distance from the middle.
     size = np.maximum(high, -low)
+    farthest = np.maximum(high / 2 - middle / 2, middle / 2 - low / 2)
     with np.errstate(over="ignore"):
-        # Outliers far from the middle; too large or too small for float32; too close together.
-        wild = np.maximum(high / 2 - middle / 2, middle / 2 - low / 2) > WILD * half
-        wild |= (size > LARGEST) | ((size > 0) & (size < SMALLEST))
+        # Outliers far from the middle.
+        wild = farthest > WILD * half
+        # Too large or too small for float32.
+        wild |= size > LARGEST
+        wild |= (size > 0) & (size < SMALLEST)
+        # Too close together.
         wild |= half < FINE / 2 * np.abs(middle)
         reach = np.where(wild, 0.0, FAR * (high - low))
         width = np.minimum(2 * half, np.finfo(np.float64).max)
@@ -417,7 +431,8 @@ def clip_far(values: np.ndarray, low: np.ndarray | float, high: np.ndarray | flo
     """Return values between the bounds as they are, and others as about the known extreme."""
     # Bounds lie `FAR` ranges outside the known extremes; `edge` leads back to these.
     edge = FAR / (1 + 2 * FAR) * (high - low)
-    return np.where(values < low, low + edge, np.where(values > high, high - edge, values))
+    clipped = np.where(values > high, high - edge, values)
+    return np.where(values < low, low + edge, clipped)
 
 
 def compress(
@@ -429,11 +444,14 @@ def compress(
     with np.errstate(over="ignore"):
         # Halved before the difference, which may overflow.
         distance = (values.astype(np.float64) / 2 - middle / 2) / width * 2
-    logarithm = np.minimum(np.log(np.maximum(np.abs(distance), 1)), MAX_LOGARITHM)
-    return np.where(np.abs(distance) <= 1, distance, np.sign(distance) * (1 + logarithm))
+    size = np.abs(distance)
+    logarithm = np.log(np.maximum(size, 1)).clip(max=MAX_LOGARITHM)
+    compressed = np.sign(distance) * (1 + logarithm)
+    return np.where(size <= 1, distance, compressed)
 
 
-PARTS: dict[str, type[Part]] = {part.kind: part for part in (Number, Date, Category, Text, Vector)}
+PART_CLASSES: tuple[type[Part], ...] = (Number, Date, Category, Text, Vector)
+PARTS = {part.kind: part for part in PART_CLASSES}
 
 
 @dataclass(frozen=True, eq=False)
@@ -492,17 +510,17 @@ class Encoder:
         """Positions of the features that are numbers: not categories, words or vectors."""
         if self.is_of_matrix:
             return np.arange(len(self.outputs))
-        names = {part.name for part in self.parts if isinstance(part, Number)}
-        return np.array([k for k, name in enumerate(self.outputs) if name in names], np.int64)
+        names = [part.name for part in self.parts if isinstance(part, Number)]
+        return np.flatnonzero(np.isin(self.outputs, names))
 
     def encode(self, columns: Columns) -> np.ndarray:
         """Return the features [N, f]; refuse columns that are missing or of another type."""
-        missing = [part.name for part in self.parts if part.name not in columns.table.column_names]
+        available = columns.table.column_names
+        missing = [part.name for part in self.parts if part.name not in available]
         if missing:
-            available = listing(columns.table.column_names) or "none"
             raise InputError(
                 f"the feature columns {listing(missing)} are missing, but the model needs them; "
-                f"the columns are {available}."
+                f"the columns are {listing(available) or 'none'}."
             )
         for part in self.parts:
             part.require_kind(columns.table.column(part.name))
@@ -520,7 +538,8 @@ class Encoder:
                 else:
                     out[rows, end - width : end] = part.encode(block)
 
-        _native.run(fill, [(rows,) for rows in columns.spans()], None)
+        tasks = [(rows,) for rows in columns.spans()]
+        _native.run(fill, tasks, None)
         return out
 
     def new(self, columns: Columns) -> list[str]:
@@ -539,19 +558,21 @@ class Encoder:
         """Return all fields but the arrays, for JSON."""
         parts = []
         for part in self.parts:
-            # Arrays are saved in a file of their own.
-            plain = {
-                name: encode(value) for name, value in vars(part).items() if name not in part.arrays
-            }
-            parts.append({"kind": part.kind, **plain})
+            entry = {"kind": part.kind}
+            for name, value in vars(part).items():
+                # Arrays are saved in a file of their own.
+                if not isinstance(value, np.ndarray):
+                    entry[name] = encode(value)
+            parts.append(entry)
         return {"parts": parts, "dropped": self.dropped}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {
-            f"{k}.{name}": getattr(part, name)
-            for k, part in enumerate(self.parts)
-            for name in part.arrays
-        }
+        arrays = {}
+        for k, part in enumerate(self.parts):
+            for name, value in vars(part).items():
+                if isinstance(value, np.ndarray):
+                    arrays[f"{k}.{name}"] = value
+        return arrays
 
     @classmethod
     def restored(cls, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Encoder:
@@ -561,12 +582,14 @@ class Encoder:
             # The class of a part says which of its fields are arrays.
             part_class: Any = PARTS[entry["kind"]]
             hints = get_type_hints(part_class)
-            values = {name: arrays[f"{k}.{name}"] for name in part_class.arrays}
+            names = [name for name, hint in hints.items() if hint is np.ndarray]
+            values = {name: arrays[f"{k}.{name}"] for name in names}
             for name, value in entry.items():
                 if name != "kind":
                     values[name] = decode(hints[name], value, name)
             parts.append(part_class(**values))
-        return cls(tuple(parts), decode(dict[str, str], content["dropped"], "dropped"))
+        dropped = decode(dict[str, str], content["dropped"], "dropped")
+        return cls(tuple(parts), dropped)
 
 
 def new_features(shape: tuple[int, int], *, in_file: bool = False) -> np.ndarray:
@@ -577,7 +600,8 @@ def new_features(shape: tuple[int, int], *, in_file: bool = False) -> np.ndarray
     # A matrix that fits, and whose source is not mapped, stays in memory.
     if not in_file and size <= _native.free_memory() // 4:
         # numpy requests huge pages, whose first touch is slow where memory is fragmented.
-        return np.frombuffer(mmap.mmap(-1, size), np.float32).reshape(shape)
+        memory = mmap.mmap(-1, size)
+        return np.frombuffer(memory, np.float32).reshape(shape)
     folder = tempfile.TemporaryDirectory(prefix="impact-features-")
     _files.require_space(Path(folder.name), size)
     out = _files.create_array(Path(folder.name) / "x.npy", np.float32, shape)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types
 
 from impact_gnn.checks import InputError
 from impact_gnn.encoding.moments import (
+    Column,
     any_match,
     decoded,
     is_text,
@@ -34,8 +35,6 @@ MOSTLY = 0.8  # share of numbers from which a column of text was probably meant 
 WORDS = 3.0  # words in a value, on average, from which it is text
 NAMELIKE = 0.5  # share of distinct values above which short text names things
 
-Column: TypeAlias = pa.Array | pa.ChunkedArray
-
 
 def guess_kind(name: str, column: Column) -> tuple[str, str]:
     """Return the most likely kind of a column, and the reason if it is ignored.
@@ -49,27 +48,28 @@ def guess_kind(name: str, column: Column) -> tuple[str, str]:
     kind = column.type
     if column.null_count == len(column):
         return "ignore", "it is empty"
-    if pa.types.is_dictionary(kind):
+    if types.is_dictionary(kind):
         return "category", ""
-    if is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_duration(kind):
+    if is_number(kind) or types.is_boolean(kind) or types.is_duration(kind):
         # Numbers of rows are distinct too, but so are measurements: the name decides.
-        serial = name.strip() == "" or re.fullmatch(r"(?i)unnamed: \d+|index|(.*_)?id", name)
-        if serial and pa.types.is_integer(kind) and _distinct(column.slice(0, LOOK)) > NAMELIKE:
+        is_serial = re.fullmatch(r"(?i)\s*|unnamed: \d+|index|(.*_)?id", name)
+        if is_serial and types.is_integer(kind) and _distinct(column[:LOOK]) > NAMELIKE:
             return "ignore", "it numbers the rows"
         return "number", ""
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+    if types.is_date(kind) or types.is_timestamp(kind):
         return "date", ""
-    if is_list(kind):
-        return ("vector", "") if is_number(kind.value_type) else ("ignore", f"its type is {kind}")
+    if is_list(kind) and is_number(kind.value_type):
+        return "vector", ""
     if not is_text(kind):
         return "ignore", f"its type is {kind}"
     # Text is a date, words, names of things, or else a category.
-    values = column.slice(0, LOOK).drop_null()
+    values = column[:LOOK].drop_null()
     if len(values) == 0:
         return "category", ""
     if moments(values) is not None:
         return "date", ""
-    if pc.mean(pc.count_substring_regex(values, r"\S+")).as_py() >= WORDS:
+    words = pc.count_substring_regex(values, r"\S+")
+    if pc.mean(words).as_py() >= WORDS:
         return "text", ""
     if _distinct(values) > NAMELIKE and len(values) > 20:
         return "ignore", "nearly every value is different"
@@ -103,16 +103,18 @@ def count_misfits(name: str, kind: str, past: Column, later: Column) -> int:
     """Count `later` values that do not fit the kind of the `past` ones; missing ones fit."""
     later = later.drop_null()
     if kind in ("number", "date") and is_text(later.type):
-        values = numbers(name, later) if kind == "number" else dates(name, later)
-        return int(np.isnan(values).sum())
+        read = numbers if kind == "number" else dates
+        return int(np.isnan(read(name, later)).sum())
     if kind == "vector" and is_list(later.type):
         # The most frequent length of past lists.
         width = pc.mode(pc.list_value_length(past))
         wanted = width[0]["mode"] if len(width) else None
-        return int(pc.sum(pc.not_equal(pc.list_value_length(later), wanted)).as_py() or 0)
+        is_other = pc.not_equal(pc.list_value_length(later), wanted)
+        return pc.sum(is_other).as_py() or 0
     if kind == "category":
         # Missing values are no category.
-        known = {value_name(value) for value in texts(name, past).unique().to_pylist() if value}
+        distinct = texts(name, past).unique().to_pylist()
+        known = {value_name(value) for value in distinct if value}
         counts = pc.value_counts(texts(name, later)).to_pylist()
         return sum(one["counts"] for one in counts if value_name(one["values"]) not in known)
     return 0
@@ -124,37 +126,35 @@ def _distinct(column: Column) -> float:
 
 def is_number(kind: pa.DataType) -> bool:
     """Return whether a type is one of integers, floats or decimals."""
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
 
 
 def is_list(kind: pa.DataType) -> bool:
     """Return whether a type is one of Arrow's lists."""
-    return (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
 def numbers(name: str, column: Column) -> np.ndarray:
     """Return a column as floats; missing, infinite and non-numeric values are NaN."""
     column = decoded(column)
     kind = column.type
-    if pa.types.is_boolean(kind):
+    if types.is_boolean(kind):
         column = column.cast(pa.uint8())
-    elif pa.types.is_duration(kind):  # in seconds, whatever its unit
-        ticks = column.cast(pa.int64()).cast(pa.float64(), safe=False)
+    elif types.is_duration(kind):  # in seconds, whatever its unit
+        ticks = column.cast(pa.int64())
+        ticks = ticks.cast(pa.float64(), safe=False)
         column = pc.divide(ticks, TICKS[kind.unit])
-    elif pa.types.is_null(kind) or pa.types.is_decimal(kind):
+    elif types.is_null(kind) or types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif is_text(kind):
         column = _numbers_in(pc.utf8_trim_whitespace(column))
     elif not is_number(kind):
         raise retyped(name, column, "a number")
     out = one_array(column).to_numpy(zero_copy_only=False)
-    if out.dtype == np.float16:
-        out = out.astype(np.float32)
-    if out.dtype != np.float32:
-        out = out.astype(np.float64, copy=False)
-    return out if np.isfinite(out).all() else np.where(np.isfinite(out), out, np.nan)
+    dtype = np.float32 if out.dtype in (np.float16, np.float32) else np.float64
+    out = out.astype(dtype, copy=False)
+    is_finite = np.isfinite(out)
+    return out if is_finite.all() else np.where(is_finite, out, np.nan)
 
 
 def _numbers_in(text: Column) -> Column:
@@ -176,16 +176,17 @@ def texts(name: str, column: Column) -> pa.Array:
     # Value by value: a part of a column is read as the whole column is.
     try:
         text = one_array(column.cast(pa.large_string()))
-        if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):  # one text for all units
+        if types.is_temporal(kind) or types.is_decimal(kind):  # one text for all units
             text = pc.replace_substring_regex(text, FRACTION_ZEROS, r"\1\2\3")
-        if pa.types.is_temporal(kind):
+        if types.is_temporal(kind):
             text = pc.replace_substring_regex(text, r" 00:00:00Z?$", "")
-        if pa.types.is_floating(kind):
+        if types.is_floating(kind):
             values = one_array(column)
             # Larger ones do not fit into 64 bits.
             fits_integer = pc.less(pc.abs(values), 2.0**62)
-            is_whole = pc.and_(fits_integer, pc.equal(pc.floor(values), values))
-            integers = pc.if_else(is_whole, values, None).cast(pa.int64())
+            is_whole = pc.equal(pc.floor(values), values)
+            is_integer = pc.and_(fits_integer, is_whole)
+            integers = pc.if_else(is_integer, values, None).cast(pa.int64())
             # Whole numbers without a point, the others as they were.
             text = pc.coalesce(integers.cast(pa.large_string()), text)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -206,7 +207,8 @@ def value_name(text: str) -> str:
     # Written as 1.0 or 1e1; up to 15 digits floats are exact.
     if re.fullmatch(r"-?[1-9]\d{0,14}\.0+|-?[1-9](\.\d+)?[eE]\+?\d", text):
         number = float(text)
-        return str(int(number)) if number.is_integer() else text
+        if number.is_integer():
+            return str(int(number))
     return text
 
 
@@ -218,17 +220,18 @@ def number_name(text: str) -> str:
         ['1.5', '2', '100000', '007', 'red']
     """
     # More digits than a float holds, or zeros in front, are names.
-    if len(text) > 15 or not re.match(NUMBER, text) or re.match(r"[-+]?0\d", text):
+    has_zeros = re.match(r"[-+]?0\d", text)
+    if len(text) > 15 or has_zeros or not re.match(NUMBER, text):
         return text
     return f"{float(text):.15g}"
 
 
 def whole(column: Column) -> Column | None:
     """Return whole numbers as int64, also if gaps made them floats; None for other columns."""
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+    if not is_number(column.type) or types.is_decimal(column.type):
         return None
     try:
-        return pc.cast(column, pa.int64())
+        return column.cast(pa.int64())
     except pa.ArrowInvalid:
         return None
 
@@ -236,16 +239,17 @@ def whole(column: Column) -> Column | None:
 def dates(name: str, column: Column) -> np.ndarray:
     """Return dates in days since 1970; missing values and text that is no date are NaN."""
     out = moments(column)
-    if out is None and is_text(column.type):  # value by value
+    if out is None and is_text(column.type):
+        # Value by value: distinct texts are parsed once, and rows look up theirs.
         coded = one_array(column).dictionary_encode()
-        # The last entry is the date of missing values.
-        known = [parse(text) for text in coded.dictionary.to_pylist()] + [None]
-        # Distinct texts are parsed once; rows look up theirs.
-        out = np.array(known, "M8[us]")[np.asarray(pc.fill_null(coded.indices, len(known) - 1))]
+        parsed = [parse(text) for text in coded.dictionary.to_pylist()]
+        # A missing value has no code; it looks up one more entry.
+        code = pc.fill_null(coded.indices, len(parsed))
+        out = np.array([*parsed, None], "M8[us]")[np.asarray(code)]
     if out is None:
         raise retyped(name, column, "a date")
-    # Microseconds become days.
-    return np.where(np.isnat(out), np.nan, out.astype(np.int64) / 86_400e6)
+    days = out.astype(np.int64) / 86_400e6  # from microseconds
+    return np.where(np.isnat(out), np.nan, days)
 
 
 def vectors(name: str, column: Column, width: int | None = None) -> np.ndarray:
@@ -260,21 +264,21 @@ def vectors(name: str, column: Column, width: int | None = None) -> np.ndarray:
         # Missing lists do not fit either.
         fits = pc.fill_null(pc.equal(pc.list_value_length(column), width), False)
         column = pc.if_else(fits, column, pa.scalar(None, column.type))
-    lengths = pc.unique(pc.list_value_length(column).drop_null())
+    lengths = pc.list_value_length(column).drop_null().unique().to_pylist()
     if len(lengths) > 1:
         raise InputError(
             f"column '{name}' has lists of {len(lengths)} different lengths; "
             "use lists of the same length for all nodes."
         )
     if width is None:
-        width = lengths[0].as_py() if len(lengths) else 0
-    present = np.flatnonzero(np.asarray(column.is_valid()))
+        width = lengths[0] if lengths else 0
+    present = np.flatnonzero(column.is_valid())
     out = np.full((len(column), width), np.nan, np.float32)
+    # Values of all present lists one after the other, [present · width].
+    values = numbers(name, pc.list_flatten(column.drop_null()))
     # float32 holds no larger numbers, and these count as wild anyway
     limit = float(np.finfo(np.float32).max)
-    # Values of all present lists one after the other, [present · width].
-    values = np.clip(numbers(name, pc.list_flatten(column.drop_null())), -limit, limit)
-    out[present] = values.reshape(len(present), width)
+    out[present] = values.clip(-limit, limit).reshape(len(present), width)
     return out
 
 
@@ -286,7 +290,8 @@ def parsed_numbers(column: Column, known: np.ndarray | None = None) -> tuple[pa.
     """
     text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
     # Text that means missing becomes null.
-    text = pc.if_else(pc.is_in(text, pa.array(MISSING, pa.large_string())), None, text)
+    is_missing = pc.is_in(text, pa.array(MISSING, text.type))
+    text = pc.if_else(is_missing, None, text)
     visible = text if known is None else text.filter(pa.array(known))
     if visible.null_count == len(visible):
         visible = text
@@ -312,7 +317,8 @@ def looks_like_numbers(name: str, column: Column) -> str:
     if any_match(text, r"^[-+]?0\d"):  # these are codes
         return ""
     is_plain = pc.match_substring_regex(text, NUMBER)
-    is_number = pc.or_(is_plain, pc.match_substring_regex(text, COMMA))
+    has_comma = pc.match_substring_regex(text, COMMA)
+    is_number = pc.or_(is_plain, has_comma)
     num_missing = column.null_count
     # Values that are not missing, and numbers among them.
     known = len(text) - num_missing
@@ -323,7 +329,7 @@ def looks_like_numbers(name: str, column: Column) -> str:
     value = text[row].as_py()
     content = "has numbers" if count == known else "is mostly numbers"
     fix = "write a number or leave it empty"
-    if is_number[row].as_py():
+    if has_comma[row].as_py():
         fix = f"write {value.replace(',', '.')} instead"
     return (
         f"column '{name}' {content}, but row {row + 1} is {value[:40]!r}; "

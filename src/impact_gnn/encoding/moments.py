@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import types
+
+Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 STAMP = pa.timestamp("us")
 MONTH = r"^(\d{4}-\d{2})$"
 QUARTER = r"^(\d{{4}})-?[Qq]{}$"
-SCALES = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+SCALES = {
+    "seconds": 1,
+    "milliseconds": 10**3,
+    "microseconds": 10**6,
+    "nanoseconds": 10**9,
+}
 SINCE, UNTIL = 10**8, 10**10  # seconds since 1970 that are recognised: 1973 to 2286
 
 
-def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def one_array(column: Column) -> pa.Array:
     """Return a column in one piece."""
     if isinstance(column, pa.Array):
         return column
@@ -22,11 +32,11 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return one if isinstance(one, pa.Array) else pa.concat_arrays(one.chunks)
 
 
-def decoded(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def decoded(column: Column) -> Column:
     """Return a dictionary as its values, and views of text as text: these lack operations."""
-    if pa.types.is_string_view(column.type):
+    if types.is_string_view(column.type):
         return column.cast(pa.large_string())
-    if not pa.types.is_dictionary(column.type):
+    if not types.is_dictionary(column.type):
         return column
     if isinstance(column, pa.Array):
         # Arrow cannot cast a dictionary of views, but the values of the dictionary alone.
@@ -37,22 +47,20 @@ def decoded(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 def is_text(kind: pa.DataType) -> bool:
     """Return whether a type is one of Arrow's texts."""
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
+    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
 
 
-def all_match(text: pa.Array | pa.ChunkedArray, pattern: str) -> bool:
+def all_match(text: Column, pattern: str) -> bool:
     """Return whether there is text, and all of it matches a regular expression."""
     return bool(pc.all(pc.match_substring_regex(text, pattern)).as_py())
 
 
-def any_match(text: pa.Array | pa.ChunkedArray, pattern: str) -> bool:
+def any_match(text: Column, pattern: str) -> bool:
     """Return whether some text matches a regular expression."""
     return bool(pc.any(pc.match_substring_regex(text, pattern)).as_py())
 
 
-def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
+def moments(column: Column) -> np.ndarray | None:
     """Return dates, timestamps or ISO text as datetime64[us] in UTC; None for other columns.
 
     Missing values are NaT.
@@ -66,10 +74,11 @@ def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
     column = decoded(column)
     kind = column.type
     try:
-        if pa.types.is_timestamp(kind):
+        if types.is_timestamp(kind):
             # Nanoseconds may be cut off, but distant years must not wrap around.
-            column = column.cast(pa.timestamp("us", kind.tz), safe=kind.unit != "ns").cast(STAMP)
-        elif pa.types.is_date(kind):
+            zoned = pa.timestamp("us", kind.tz)
+            column = column.cast(zoned, safe=kind.unit != "ns").cast(STAMP)
+        elif types.is_date(kind):
             column = column.cast(STAMP)
         elif is_text(kind):
             column = _from_text(column.cast(pa.string()))
@@ -80,7 +89,7 @@ def moments(column: pa.Array | pa.ChunkedArray) -> np.ndarray | None:
     return one_array(column).to_numpy(zero_copy_only=False).astype("M8[us]")
 
 
-def _from_text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _from_text(column: Column) -> pa.Array:
     text = pc.utf8_trim_whitespace(one_array(column))
     if any_match(text, r"^[-+]?\d+$"):
         raise pa.ArrowInvalid("whole numbers are no dates")  # Arrow would read 2021 as a date
@@ -89,11 +98,13 @@ def _from_text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     for quarter, month in enumerate(("01", "04", "07", "10"), start=1):
         text = pc.replace_substring_regex(text, QUARTER.format(quarter), rf"\1-{month}-01")
     text = pc.replace_substring_regex(text, r"^(\d{4}-\d{2}-\d{2}) (\d)", r"\1T\2")
-    zoned = pc.match_substring_regex(text, r"T.*(Z|[+-]\d{2}(:?\d{2})?)$")
     # Arrow casts text with a time zone and text without one in different ways.
-    with_zone = pc.if_else(zoned, text, pa.scalar(None, pa.string()))
-    without = pc.if_else(zoned, pa.scalar(None, pa.string()), text)
-    return pc.coalesce(with_zone.cast(pa.timestamp("us", "UTC")).cast(STAMP), without.cast(STAMP))
+    has_zone = pc.match_substring_regex(text, r"T.*(Z|[+-]\d{2}(:?\d{2})?)$")
+    none = pa.scalar(None, text.type)
+    utc = pa.timestamp("us", "UTC")
+    zoned = pc.if_else(has_zone, text, none).cast(utc).cast(STAMP)
+    local = pc.if_else(has_zone, none, text).cast(STAMP)
+    return pc.coalesce(zoned, local)
 
 
 def unit_of(values: np.ndarray) -> str | None:
@@ -109,22 +120,22 @@ def unit_of(values: np.ndarray) -> str | None:
     for unit, scale in SCALES.items():
         if low >= SINCE * scale and high < UNTIL * scale:
             return unit
-    if low < 0 or high >= 10**8:
+    if low < 0 or high >= 10**8 or (values % 1).any():
         return None
+    unit = "YYYYMM" if high < 10**6 else "YYYYMMDD"
+    year, month, day = _digits(values, unit)
+    is_year = (year >= 1800) & (year < 2200)
+    is_month = (month >= 1) & (month <= 12)
+    is_day = (day >= 1) & (day <= 31)
+    return unit if (is_year & is_month & is_day).all() else None
+
+
+def _digits(values: np.ndarray, unit: str) -> tuple[np.ndarray, ...]:
+    """Return year, month and day of numbers YYYYMMDD, or YYYYMM with the first day."""
     whole = values.astype(np.int64)
-    if (whole != values).any():
-        return None
-    name = "YYYYMMDD"
-    year = 10_000
-    if high < 10**6:
-        name = "YYYYMM"
-        year = 100
-        whole = 100 * whole + 1  # the first day of the month
-    # Digits YYYYMMDD.
-    month = whole // 100 % 100
-    day = whole % 100
-    is_date = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
-    return name if 1800 * year <= low and high < 2200 * year and is_date.all() else None
+    if unit == "YYYYMM":
+        whole = 100 * whole + 1
+    return whole // 10_000, whole // 100 % 100, whole % 100
 
 
 def from_numbers(values: np.ndarray, unit: str) -> np.ndarray:
@@ -135,17 +146,13 @@ def from_numbers(values: np.ndarray, unit: str) -> np.ndarray:
         # Nanoseconds are divided, coarser units are multiplied.
         whole = values // 1_000 if scale == 10**9 else values * (10**6 // scale)
         return np.floor(whole).astype(np.int64).view("M8[us]")
-    whole = values.astype(np.int64)
-    if unit == "YYYYMM":
-        whole = 100 * whole + 1  # the first day of the month
-    year = whole // 10_000
-    month = whole // 100 % 100
-    day = whole % 100
+    year, month, day = _digits(values, unit)
     # Months since January 1970.
     first = (12 * (year - 1970) + month - 1).astype("M8[M]")
     date = first.astype("M8[D]") + (day - 1)
     # February 30 has run into March, so its month differs.
-    return np.where(date.astype("M8[M]") == first, date, np.datetime64("NaT")).astype("M8[us]")
+    date[date.astype("M8[M]") != first] = "NaT"
+    return date.astype("M8[us]")
 
 
 def parse(text: str) -> np.datetime64 | None:

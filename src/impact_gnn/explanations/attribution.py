@@ -31,7 +31,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from impact_gnn.checks import InputError, listing
@@ -153,7 +152,7 @@ class Explainer:
         self.graph = as_temporal_graph(graph)
         fitted = self.model.fitted
         self.cutoff = fitted.cutoff if cutoff is None else self.graph.when(cutoff)
-        self.names = [str(name) for name in fitted.schema.label_names or range(fitted.num_labels)]
+        self.names = list(map(str, fitted.schema.label_names or range(fitted.num_labels)))
         self.targets = self.model.targets(self.graph, cutoff=cutoff)
         if inputs:
             view = self.graph.masked(self.cutoff)
@@ -161,19 +160,14 @@ class Explainer:
             # A graph without inputs of a fit may have other columns than the model.
             view = fitted.schema.adapted(self.graph, self.cutoff)
             inputs = {}
-        pipelines = self.model.pipelines
-        shared = [pipeline.shared_inputs(inputs, view, engine) for pipeline in pipelines]
-        if not probabilities:
-            probabilities = [
-                pipeline.predict_proba(view, cutoff=self.cutoff, inputs=own)
-                for pipeline, own in zip(pipelines, shared, strict=True)
-            ]
-        members = [
-            _Member(pipeline, weight, own, self.cutoff, predicted)
-            for pipeline, weight, own, predicted in zip(
-                pipelines, self.model.weights, shared, probabilities, strict=True
-            )
-        ]
+        known = iter(probabilities)
+        members = []
+        for pipeline, weight in zip(self.model.pipelines, self.model.weights, strict=True):
+            own = pipeline.shared_inputs(inputs, view, engine)
+            predicted = next(known, None)
+            if predicted is None:
+                predicted = pipeline.predict_proba(view, cutoff=self.cutoff, inputs=own)
+            members.append(_Member(pipeline, weight, own, self.cutoff, predicted))
         # The member with the largest weight is the one whose values are shown.
         self.members = sorted(members, key=lambda member: -member.weight)
         # [targets, num_labels]: the weighted mean of the members, before and after calibration
@@ -197,12 +191,12 @@ class Explainer:
         question = self._question(node_index, label)
         members = [member.explain(question) for member in self.members]
         voices = [member.voice for member in members]
-        notes = [
-            f"Contributions of {voice.name} omit {voice.error:.2g} of its log-odds."
-            for voice in voices
+        notes = []
+        for voice in voices:
             # Errors above one percent are stated.
-            if voice.error > 0.01 * max(abs(voice.log_odds), 1.0)
-        ]
+            if voice.error > 0.01 * max(abs(voice.log_odds), 1.0):
+                omitted = f"omit {voice.error:.2g} of its log-odds"
+                notes.append(f"Contributions of {voice.name} {omitted}.")
         mixing = [member.name for member in self.members if not member.is_local]
         if mixing:
             notes.append(
@@ -239,7 +233,8 @@ class Explainer:
         target_index = int(np.searchsorted(self.targets, node_index))
         probabilities = self.calibrated[[target_index]]
         if label is None:
-            explained = int(self.model.calibration.labels(probabilities, self.model.prior)[0])
+            predicted = self.model.calibration.labels(probabilities, self.model.prior)
+            explained = int(predicted[0])
         elif str(label) in self.names:
             explained = self.names.index(str(label))
         else:
@@ -282,11 +277,11 @@ class Explainer:
         contributions = defaultdict[TypedNode, float](float)
         # by node: its weight in the first message that contains it, and that message
         messages: dict[TypedNode, tuple[float, _Member, Block]] = {}
-        for member, (_, inputs, scale) in zip(self.members, members, strict=True):
-            for source in inputs:
+        for member, explanation in zip(self.members, members, strict=True):
+            for source in explanation.inputs:
                 for index, weight, contribution in source.nodes:
                     node = (source.block.kind, index)
-                    contributions[node] += scale * contribution
+                    contributions[node] += explanation.scale * contribution
                     # Members come by falling weight, so the first message is the heaviest member's.
                     messages.setdefault(node, (weight, member, source.block))
         neighbours = []
@@ -393,7 +388,8 @@ class _Member:
         if self.soft_labels is None:
             return self.known_label
         # From rows of the task [rows, Y] to nodes [N, Y]; other nodes have no probabilities.
-        probabilities = np.zeros((len(self.known_label), self.soft_labels.shape[1]), np.float32)
+        shape = (len(self.known_label), self.soft_labels.shape[1])
+        probabilities = np.zeros(shape, np.float32)
         probabilities[self.inputs.row_nodes] = self.soft_labels
         return probabilities
 
@@ -428,10 +424,11 @@ class _Member:
         """The mean of the labelled rows [columns]; hops were scaled to a mean of 0."""
         # Rows whose label is known; only label hops have a mean other than 0.
         row_index = np.flatnonzero(self.known_label[self.inputs.row_nodes] >= 0)
-        label_means = [
-            np.asarray(hop[row_index]).mean(0, dtype=np.float64) for hop in self.task.label_hops
-        ]
-        return np.concatenate([np.zeros(sum(self.task.in_channels)), *label_means])
+        means = [np.zeros(sum(self.task.in_channels))]
+        for hop in self.task.label_hops:
+            labelled = np.asarray(hop[row_index])
+            means.append(labelled.mean(0, dtype=np.float64))
+        return np.concatenate(means)
 
     def row_index(self, node_index: int) -> np.ndarray:
         """The row of the task that belongs to a node, as an array of length 1."""
@@ -463,9 +460,8 @@ class _Member:
         # The two probabilities after and before smoothing and adjustments; both differ by what
         # these steps added.
         classes = [question.label, question.runner_up]
-        probability, runner_up_probability = self.probabilities[
-            question.target_index, classes
-        ].tolist()
+        final = self.probabilities[question.target_index]
+        probability, runner_up_probability = final[classes].tolist()
         raw = self._predict_row(question.node_index)
         p, q = raw[classes].tolist()
         smoothing = None
@@ -487,7 +483,9 @@ class _Member:
         )
         # The slope of probabilities over log-odds, at 0 its limit: it turns contributions to
         # log-odds into contributions to p − q.
-        slope = (p - q) / log_odds if abs(log_odds) > 1e-6 else (p + q) / 2
+        slope = (p + q) / 2
+        if abs(log_odds) > 1e-6:
+            slope = (p - q) / log_odds
         return MemberExplanation(voice, inputs, self.weight * slope)
 
     def _predict_row(self, node_index: int) -> np.ndarray:
@@ -533,7 +531,8 @@ class _Member:
         x = self.task.model_input(model)
         num_features = self.task.x.shape[1]
         # features were scaled to a mean of 0, labels were not
-        mean = torch.where(torch.arange(x.shape[1]) < num_features, 0, x.mean(0))
+        mean = x.mean(0)
+        mean[:num_features] = 0
 
         def log_odds(point: Tensor) -> Tensor:
             return question.difference(model(point, self.task.propagation)[question.node_index])
@@ -589,18 +588,18 @@ class _Member:
             values = values * scale.scale + scale.mean
             usual = usual * scale.scale + scale.mean
         names = column_names(self.inputs, self.fitted.schema, block, len(contributions))
-        return [
-            Feature(
+        rows = _rows(values, usual, contributions)
+        features = []
+        for name, (value, mean, contribution) in zip(names, rows, strict=True):
+            feature = Feature(
                 part=block.name,
                 name=name,
                 value=value,
                 usual=mean,
                 contribution=contribution,
             )
-            for name, value, mean, contribution in zip(
-                names, values.tolist(), usual.tolist(), contributions.tolist(), strict=True
-            )
-        ]
+            features.append(feature)
+        return features
 
     def _node_values(self, block: Block, node_index: int, index: np.ndarray) -> np.ndarray:
         """Return what a block reads of nodes: features, probabilities, or one-hot labels."""

@@ -35,7 +35,8 @@ class Question(NamedTuple):
 
     def log_odds(self, probabilities: np.ndarray) -> Any:
         """Return the log-odds of the label against the runner-up."""
-        return self.difference(np.log(np.maximum(probabilities, TINY, dtype=np.float64)))
+        floored = np.maximum(probabilities, TINY, dtype=np.float64)
+        return self.difference(np.log(floored))
 
 
 def split_columns(
@@ -63,13 +64,15 @@ def split_columns(
 
     def log_odds(point: Tensor) -> Tensor:
         matrices = point[None].split(widths, dim=1)
-        return question.difference(model(matrices[:count], matrices[count:])[0])
+        logits = model(matrices[:count], matrices[count:])[0]
+        return question.difference(logits)
 
-    # Integrated gradients: mean slope on the line times the distance [columns].
-    device = next(model.parameters()).device
     # Both ends of the line along which slopes are averaged.
-    line = torch.tensor(np.stack([row, mean]), dtype=torch.float32, device=device)
-    slopes, error = mean_slopes(log_odds, line[0], line[1], STEPS)
+    device = next(model.parameters()).device
+    start = torch.tensor(mean, dtype=torch.float32, device=device)
+    end = torch.tensor(row, dtype=torch.float32, device=device)
+    slopes, error = mean_slopes(log_odds, end, start, STEPS)
+    # Integrated gradients: mean slope on the line times the distance [columns].
     return slopes * (row - mean), slopes, error
 
 
@@ -88,7 +91,8 @@ def mean_slopes(
     # Exact difference between both ends; what the integral misses is its error.
     with torch.no_grad():
         total = float(log_odds(x) - log_odds(mean.expand_as(x)))
-    return slopes.cpu().numpy(), total - float((slopes * (x - mean)).sum())
+    explained = float((slopes * (x - mean)).sum())
+    return slopes.cpu().numpy(), total - explained
 
 
 def share_by_side(weights: np.ndarray, offsets: np.ndarray, distance: np.ndarray) -> np.ndarray:
@@ -97,7 +101,8 @@ def share_by_side(weights: np.ndarray, offsets: np.ndarray, distance: np.ndarray
     Shares of a column sum to 1; where no node is on that side, they are the weights.
     """
     # Weight times distance on the row's side of the mean, 0 on the other side.
-    share = weights[:, None] * np.maximum(offsets * np.sign(distance), 0)
+    by_weight = weights[:, None]
+    share = by_weight * np.maximum(offsets * np.sign(distance), 0)
     # No node on that side: by weight alone.
-    share = np.where(share.sum(0) > 0, share, weights[:, None])
+    share = np.where(share.sum(0) > 0, share, by_weight)
     return share / share.sum(0)

@@ -170,6 +170,7 @@ def _format_table(rows: Sequence[tuple[str, ...]]) -> str:
         # The header of a column decides its alignment.
         for text, width, header in zip(row, widths, rows[0], strict=True):
             cell = text if len(text) <= width else f"{text[: width - 1]}…"
-            line += "  " + (cell.rjust(width) if header in NUMBER_COLUMNS else cell.ljust(width))
+            align = str.rjust if header in NUMBER_COLUMNS else str.ljust
+            line += "  " + align(cell, width)
         lines.append(line.rstrip())
     return "\n".join(lines)

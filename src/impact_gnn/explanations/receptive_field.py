@@ -52,7 +52,9 @@ def input_blocks(inputs: Inputs, method: Method, num_feature_hops: int) -> list[
     blocks = []
     if graph.x is not None:
         blocks.append(Block(OWN, target))
-    blocks += [Block(part.name, target) for part in method.parts if part.inputs is not None]
+    for part in method.parts:
+        if part.inputs is not None:
+            blocks.append(Block(part.name, target))
     if "features" in method:
         return blocks
     if inputs.squashed and graph.is_hetero:
@@ -60,7 +62,8 @@ def input_blocks(inputs: Inputs, method: Method, num_feature_hops: int) -> list[
         # A squashed message mixes many paths and has none of its own.
         blocks += [Block(f"squashed message {k + 1}", target, None) for k in range(count)]
     else:
-        blocks += [Block(name_of(path), path[0][0], path) for path in inputs.paths()]
+        for path in inputs.paths():
+            blocks.append(Block(name_of(path), path[0][0], path))
     if "labels" in method:
         # Label hops have at most two steps.
         for path in metapaths(graph, min(inputs.max_path_length, 2), start=target):
@@ -75,9 +78,9 @@ def column_names(inputs: Inputs, schema: Schema, block: Block, width: int) -> li
         return [str(name) for name in schema.label_names or range(width)]
     if block.name in methods.names():
         names = methods.get(block.name).input_names
-        return (
-            [f"column {k}" for k in range(width)] if names is None else names(inputs.view.encoded())
-        )
+        if names is None:
+            return [f"column {k}" for k in range(width)]
+        return names(inputs.view.encoded())
     # Types without features receive degrees as features.
     if nodes.x is None:
         return degree_names(inputs.view)[:width]
@@ -158,7 +161,7 @@ class ReceptiveField:
             edges = operator.csr.take(index)
             if without is not None and without[0] == triple[0]:
                 is_removed = self._node_index(triple[0], edges.indices) == without[1]
-                edge_weight = np.ones(len(is_removed)) if edges.weight is None else edges.weight
+                edge_weight = 1.0 if edges.weight is None else edges.weight
                 edges = replace(edges, weight=np.where(is_removed, 0.0, edge_weight))
             # The same operator between the nodes that are read and those reached so far.
             sources, position = np.unique(edges.indices, return_inverse=True)
@@ -174,7 +177,9 @@ class ReceptiveField:
         if ends is not None:
             table = time_table(snapshot, ends, block.kind)
             # Times of both ends: the explained node, and the nodes where paths begin.
-            weight = weight * table[snapshot.period[start], snapshot.period_of(block.kind)[index]]
+            target_period = snapshot.period[start]
+            source_period = snapshot.period_of(block.kind)[index]
+            weight = weight * table[target_period, source_period]
         index = self._node_index(block.kind, index)
         if block.labels:
             # Only known labels count, and never the node's own.
@@ -201,7 +206,9 @@ def changed_operator(operator: Operator, without: TypedNode | None, plain: bool)
         return operator
     # Weights of edges into the node and out of it become 0; the structure stays.
     node_index = without[1]
-    weight = np.ones(csr.num_edges, np.float32) if csr.weight is None else np.array(csr.weight)
+    weight = np.ones(csr.num_edges, np.float32)
+    if csr.weight is not None:
+        weight = np.array(csr.weight)
     # Edges out of the node: it is their source.
     weight[csr.indices == node_index] = 0
     # Edges into the node: the entries of its row.

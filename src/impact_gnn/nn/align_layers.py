@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -174,7 +174,8 @@ class Message(nn.Module):
         if not is_same or versions != cached_versions:
             # A constant of the training: nothing flows back through the first message.
             with torch.no_grad():
-                self._cached = (x, propagation, versions, self.align(propagation(x), x))
+                message = self.align(propagation(x), x)
+            self._cached = (x, propagation, versions, message)
         return self._cached[-1]
 
 
@@ -207,15 +208,12 @@ def _pny(graph: TemporalGraph, table: np.ndarray | None) -> nn.Module:
     )
     # In-edges of every node.
     degree = torch.from_numpy(np.diff(graph.csr().indptr))
-    return PNY(
-        *_tensors(graph),
-        connectivity=connectivity,
-        degree=degree,
-        table=table,
-    )
+    return PNY(*_tensors(graph), connectivity=connectivity, degree=degree, table=table)
 
 
-ALIGNMENTS: Mapping[str, Callable[[TemporalGraph, np.ndarray | None], nn.Module | None]] = {
+Build: TypeAlias = Callable[[TemporalGraph, np.ndarray | None], nn.Module | None]
+
+ALIGNMENTS: Mapping[str, Build] = {
     "none": lambda graph, table: None,
     "center": lambda graph, table: TimeCenter(torch.tensor(graph.time)),
     "standardize": lambda graph, table: TimeStandardize(torch.tensor(graph.time)),

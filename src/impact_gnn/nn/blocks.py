@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -47,7 +47,8 @@ def dropout(x: Tensor, share: float, training: bool) -> Tensor:
         return functional.dropout(x, share, training)
     # Each random 64-bit word serves eight units.
     size = x.numel()
-    words = torch.empty((size + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    words = torch.empty((size + 7) // 8, dtype=torch.int64)
+    words.random_(-(2**63), None)
     # The last word may have more bytes than are needed.
     byte = words.view(torch.uint8)[:size]
     byte = byte.view(x.shape).to(x.dtype)
@@ -81,11 +82,29 @@ def mlp(widths: Sequence[int], share: float = 0.0, *, norm: bool = True) -> nn.S
     layers: list[nn.Module] = []
     # The last layer has no norm and no activation.
     for first, second in pairwise(widths[:-1]):
-        norms = [nn.LayerNorm(second)] if norm else []
-        layers += [nn.Linear(first, second), *norms, nn.ReLU(), Dropout(share)]
+        layers.append(nn.Linear(first, second))
+        if norm:
+            layers.append(nn.LayerNorm(second))
+        layers += [nn.ReLU(), Dropout(share)]
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
 
 
 def encoder(width: int, hidden: int, share: float) -> nn.Sequential:
     """Build the layer that maps one hop of `width` columns to the model's hidden width."""
-    return nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden), PReLU(), Dropout(share))
+    linear = nn.Linear(width, hidden)
+    return nn.Sequential(linear, nn.LayerNorm(hidden), PReLU(), Dropout(share))
+
+
+def encoders(widths: Iterable[int], hidden: int, share: float) -> nn.ModuleList:
+    """Build an `encoder` for each hop."""
+    return nn.ModuleList(encoder(width, hidden, share) for width in widths)
+
+
+def encode_each(layers: Iterable[nn.Module], hops: Iterable[Any]) -> list[Tensor]:
+    """Apply every layer to its own hop."""
+    return [layer(values) for layer, values in zip(layers, hops, strict=True)]
+
+
+def join_columns(*matrices: Tensor) -> Tensor:
+    """Concatenate matrices with the same rows."""
+    return torch.cat(matrices, dim=1)

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from impact_gnn.nn.blocks import Dropout, Hops, PReLU, encoder, mlp
+from impact_gnn.nn.blocks import (
+    Dropout,
+    Hops,
+    PReLU,
+    encode_each,
+    encoder,
+    encoders,
+    join_columns,
+    mlp,
+)
 
 
 class SGC(nn.Module):
@@ -38,7 +47,7 @@ class SGC(nn.Module):
         self.classify = mlp(widths, dropout, norm=False)
 
     def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
-        return self.classify(torch.cat([hops[-1], *label_hops], dim=1))
+        return self.classify(join_columns(hops[-1], *label_hops))
 
 
 class Linear(nn.Module):
@@ -62,7 +71,7 @@ class Linear(nn.Module):
         self.classify = nn.Linear(sum(in_channels) + sum(label_channels), num_labels)
 
     def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
-        return self.classify(torch.cat([*hops, *label_hops], dim=1))
+        return self.classify(join_columns(*hops, *label_hops))
 
 
 class SIGN(nn.Module):
@@ -89,12 +98,12 @@ class SIGN(nn.Module):
         super().__init__()
         # A label hop is one more branch, with an encoder of its own.
         widths = [*in_channels, *label_channels]
-        self.branches = nn.ModuleList(encoder(width, hidden, dropout) for width in widths)
+        self.branches = encoders(widths, hidden, dropout)
         self.classify = mlp([hidden * len(widths), hidden, num_labels], dropout)
 
     def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
-        inputs = zip(self.branches, [*hops, *label_hops], strict=True)
-        return self.classify(torch.cat([branch(values) for branch, values in inputs], dim=1))
+        encoded = encode_each(self.branches, [*hops, *label_hops])
+        return self.classify(join_columns(*encoded))
 
 
 class GAMLP(nn.Module):
@@ -131,7 +140,7 @@ class GAMLP(nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        self.encode = nn.ModuleList(encoder(width, hidden, dropout) for width in in_channels)
+        self.encode = encoders(in_channels, hidden, dropout)
         self.attend = HopAttention(hidden)
         # Attention may give the own features little weight; the residual keeps them in reach.
         self.residual = nn.Linear(in_channels[0], hidden)
@@ -146,11 +155,11 @@ class GAMLP(nn.Module):
             self.label_branch = mlp([sum(label_channels), hidden, num_labels], dropout)
 
     def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
-        encoded = [encode(values) for encode, values in zip(self.encode, hops, strict=True)]
-        logits = self.classify(self.attend(encoded) + self.residual(hops[0]))
+        attended = self.attend(encode_each(self.encode, hops))
+        logits = self.classify(attended + self.residual(hops[0]))
         if self.label_branch is None:
             return logits
-        return logits + self.label_branch(torch.cat([*label_hops], dim=1))
+        return logits + self.label_branch(join_columns(*label_hops))
 
 
 class HopAttention(nn.Module):
@@ -165,13 +174,10 @@ class HopAttention(nn.Module):
         scores: list[Tensor] = []
         for k, hop in enumerate(hops):
             # The score of this hop given the mean of those before it [n, 1].
-            scores.append(torch.sigmoid(self.score(torch.cat([mean, hop], dim=1))))
-            mean = _weighted_mean(scores, hops[: k + 1])
+            score = self.score(join_columns(mean, hop))
+            scores.append(torch.sigmoid(score))
+            # Shares of the hops so far [n, k], and their weighted sum [n, width].
+            share = torch.softmax(join_columns(*scores), dim=1)
+            hops_so_far = torch.stack([*hops[: k + 1]], dim=1)
+            mean = torch.einsum("nk,nkf->nf", share, hops_so_far)
         return mean
-
-
-def _weighted_mean(scores: Sequence[Tensor], hops: Hops) -> Tensor:
-    """Σ_k softmax(scores)_k · hop_k."""
-    # Shares of the hops of every node [n, k], and their weighted sum [n, width].
-    share = torch.softmax(torch.cat([*scores], dim=1), dim=1)
-    return torch.einsum("nk,nkf->nf", share, torch.stack([*hops], dim=1))

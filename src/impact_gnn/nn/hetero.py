@@ -10,7 +10,16 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from impact_gnn.checks import InputError
-from impact_gnn.nn.blocks import Dropout, Hops, PReLU, encoder, mlp
+from impact_gnn.nn.blocks import (
+    Dropout,
+    Hops,
+    PReLU,
+    encode_each,
+    encoder,
+    encoders,
+    join_columns,
+    mlp,
+)
 
 INPUT_DROPOUT = 0.1
 FILTERS = 2  # weighted sums of hops that are learned per group
@@ -52,7 +61,7 @@ class SeHGNN(nn.Module):
         # Label metapaths are encoded as feature metapaths are.
         widths = [*in_channels, *label_channels]
         self.input_dropout = Dropout(INPUT_DROPOUT)
-        self.encode = nn.ModuleList(encoder(width, hidden, dropout) for width in widths)
+        self.encode = encoders(widths, hidden, dropout)
         self.fuse = SemanticFusion(hidden)
         self.join = nn.Linear(len(widths) * hidden, hidden)
         self.residual = nn.Linear(in_channels[0], hidden)
@@ -63,16 +72,16 @@ class SeHGNN(nn.Module):
             self.label_branch = nn.Linear(sum(label_channels), num_labels)
 
     def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
-        hops = [self.input_dropout(values) for values in hops]
-        inputs = zip(self.encode, [*hops, *label_hops], strict=True)
+        hops = list(map(self.input_dropout, hops))
+        encoded = encode_each(self.encode, [*hops, *label_hops])
         # All metapaths of a node side by side [n, m, hidden], then mixed by attention.
-        fused = self.fuse(torch.stack([encode(values) for encode, values in inputs], dim=1))
+        fused = self.fuse(torch.stack(encoded, dim=1))
         # Joined to one row [n, hidden]; the own features are added once more.
         joined = self.join(fused.flatten(1)) + self.residual(hops[0])
         logits = self.classify(joined)
         if self.label_branch is None:
             return logits
-        return logits + self.label_branch(torch.cat([*label_hops], dim=1))
+        return logits + self.label_branch(join_columns(*label_hops))
 
 
 class SemanticFusion(nn.Module):
@@ -96,9 +105,9 @@ class SemanticFusion(nn.Module):
         query = self.query(encoded)
         # scores of all pairs of metapaths [n, m, m]
         scores = query @ self.key(encoded).mT / query.shape[-1] ** 0.5
-        # Weights sum to 1 over the attended metapaths, [n, m, width].
-        attended = torch.softmax(leaky_relu(scores, 0.2), dim=-1) @ self.value(encoded)
-        return encoded + self.gamma * attended
+        # Weights sum to 1 over the attended metapaths, [n, m, m].
+        share = torch.softmax(leaky_relu(scores, 0.2), dim=-1)
+        return encoded + self.gamma * (share @ self.value(encoded))
 
 
 class RpHGNN(nn.Module):
@@ -140,24 +149,23 @@ class RpHGNN(nn.Module):
         if set(chain(*positions)) != set(range(count)) or not all(positions):
             raise InputError(
                 f"groups={positions} should name the positions 0 to {count - 1} of the matrices, "
-                f"each at least once, and hold one or more each."
+                "each at least once, and hold one or more each."
             )
-        # Label hops follow the feature matrices in the inputs, each as a group of one.
-        self.groups = [*positions, *([count + k] for k in range(len(label_channels)))]
-        self.input_dropout = Dropout(INPUT_DROPOUT)
         widths = [*in_channels, *label_channels]
-        self.encode = nn.ModuleList(
-            GroupEncoder([widths[k] for k in group], hidden, dropout) for group in self.groups
-        )
+        # Label hops follow the feature matrices in the inputs, each as a group of one.
+        self.groups = [*positions, *([k] for k in range(count, len(widths)))]
+        self.input_dropout = Dropout(INPUT_DROPOUT)
+        self.encode = nn.ModuleList()
+        for group in self.groups:
+            group_widths = [widths[k] for k in group]
+            self.encode.append(GroupEncoder(group_widths, hidden, dropout))
         self.classify = mlp([hidden * len(self.groups), hidden, num_labels], dropout)
 
     def forward(self, hops: Hops, label_hops: Hops = ()) -> Tensor:
-        inputs = [*(self.input_dropout(values) for values in hops), *label_hops]
-        encoded = [
-            encode([inputs[k] for k in group])
-            for group, encode in zip(self.groups, self.encode, strict=True)
-        ]
-        return self.classify(torch.cat(encoded, dim=1))
+        inputs = [*map(self.input_dropout, hops), *label_hops]
+        groups = [[inputs[k] for k in group] for group in self.groups]
+        encoded = encode_each(self.encode, groups)
+        return self.classify(join_columns(*encoded))
 
 
 class GroupEncoder(nn.Module):
@@ -183,6 +191,6 @@ class GroupEncoder(nn.Module):
         self.read = encoder(width, hidden, share)
 
     def forward(self, hops: Hops) -> Tensor:
-        widened = [widen(values) for widen, values in zip(self.widen, hops, strict=True)]
         # [n, hops, width] → [n, filters, width] → [n, filters · width].
-        return self.read(self.convolve(torch.stack(widened, dim=1)).flatten(1))
+        widened = torch.stack(encode_each(self.widen, hops), dim=1)
+        return self.read(self.convolve(widened).flatten(1))

@@ -39,7 +39,7 @@ class Propagation:
         if operator.csr.num_sources != operator.csr.num_targets:
             raise InputError(
                 f"the operator maps {operator.csr.num_sources} to {operator.csr.num_targets} "
-                f"nodes; layers need one from the nodes of a type to themselves."
+                "nodes; layers need one from the nodes of a type to themselves."
             )
         self.operator = operator
         self._on_device: dict[torch.device, tuple[Tensor, Tensor, Tensor]] = {}
@@ -101,8 +101,9 @@ class Propagation:
         """Sources, targets and weights of all edges of positive weight, self-loops included."""
         operator = self.operator
         csr = operator.edges
+        nodes = np.arange(csr.num_targets)
         # The target of every edge is its row.
-        target = np.repeat(np.arange(csr.num_targets), np.diff(csr.indptr))
+        target = np.repeat(nodes, np.diff(csr.indptr))
         source = csr.indices.astype(np.int64)
         periods = operator.target_period[target], operator.source_period[source]
         weight = operator.table[periods].astype(np.float32)
@@ -114,10 +115,9 @@ class Propagation:
         target = target[positive]
         weight = weight[positive]
         if operator.self_loop:
-            loop = np.arange(csr.num_targets)
-            source = np.concatenate([source, loop])
-            target = np.concatenate([target, loop])
-            weight = np.concatenate([weight, np.ones(len(loop), np.float32)])
+            source = np.append(source, nodes)
+            target = np.append(target, nodes)
+            weight = np.append(weight, np.ones(len(nodes), np.float32))
         return source, target, weight
 
     def _kernel_product(self, x: Tensor, transposed: bool) -> Tensor:
@@ -131,7 +131,8 @@ class Propagation:
         # The gradient of a sum over in-edges is a sum over out-edges, with the same weights.
         source, target = edge_index.flip(0) if transposed else edge_index
         # Messages [E, f] are added at the end of their edge.
-        return torch.zeros_like(x).index_add(0, target, x[source] * weight.to(x.dtype))
+        message = x[source] * weight.to(x.dtype)
+        return torch.zeros_like(x).index_add(0, target, message)
 
     def _edges_on(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
         """Return edges, log-weights [E, 1] and normalised weights [E, 1] on a device."""

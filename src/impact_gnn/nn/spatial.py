@@ -25,7 +25,8 @@ class _Layered(nn.Module):
     ) -> None:
         super().__init__()
         self.dropout = dropout
-        self.sizes = list(pairwise([in_channels, *[hidden] * (num_layers - 1), num_labels]))
+        widths = [in_channels, *[hidden] * (num_layers - 1), num_labels]
+        self.sizes = list(pairwise(widths))
 
     def forward(self, x: Tensor, propagation: Propagation) -> Tensor:
         for k in range(len(self.sizes)):

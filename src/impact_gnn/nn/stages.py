@@ -60,7 +60,9 @@ class Reliable:
         # Their label and weight: the most probable class, counted by how probable it is.
         new_label = np.array(label)
         new_label[pseudo_labelled] = probability[pseudo_labelled].argmax(1)
-        new_weight = np.ones(len(label), np.float32) if weight is None else np.array(weight)
+        new_weight = np.ones(len(label), np.float32)
+        if weight is not None:
+            new_weight = np.array(weight)
         new_weight[pseudo_labelled] = self.weight * probability[pseudo_labelled].max(1)
         return Lesson(
             label=new_label,

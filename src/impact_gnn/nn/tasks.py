@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -14,6 +16,7 @@ from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.hop import Hop
 from impact_gnn.graph import TemporalGraph
+from impact_gnn.nn.blocks import join_columns
 from impact_gnn.nn.sparse import Propagation
 
 Matrix: TypeAlias = np.ndarray | Tensor | Hop
@@ -90,7 +93,8 @@ class HopTask:
     @property
     def in_files(self) -> bool:
         """Whether a hop is not in memory, so that `loaded` should read many rows at a time."""
-        return not all(isinstance(values, Tensor) for values in (*self.hops, *self.label_hops))
+        matrices = [*self.hops, *self.label_hops]
+        return not all(isinstance(values, Tensor) for values in matrices)
 
     def to(self, device: torch.device) -> HopTask:
         if device == self.device:
@@ -105,17 +109,15 @@ class HopTask:
     def matrix(self, rows: np.ndarray) -> np.ndarray:
         """Concatenate all hops and label hops of some rows, float32."""
         hops, label_hops = self._select(torch.from_numpy(rows))
-        return torch.cat([*hops, *label_hops], dim=1).cpu().numpy()
+        return join_columns(*hops, *label_hops).cpu().numpy()
 
     def logits(self, model: nn.Module, rows: Tensor) -> Tensor:
         return model(*self._select(rows))
 
     def _select(self, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Read hops and label hops of some rows."""
-        hops, label_hops = (
-            [_rows(values, rows, self.device) for values in matrices]
-            for matrices in (self.hops, self.label_hops)
-        )
+        hops = [_rows(values, rows, self.device) for values in self.hops]
+        label_hops = [_rows(values, rows, self.device) for values in self.label_hops]
         return hops, label_hops
 
 
@@ -152,7 +154,7 @@ class GraphTask:
         if len(x) != propagation.num_nodes:
             raise InputError(
                 f"x has {len(x)} rows, the propagation {propagation.num_nodes} nodes; "
-                f"they must agree."
+                "they must agree."
             )
         if not isinstance(x, Tensor):
             x = torch.tensor(np.asarray(x, np.float32))
@@ -171,7 +173,7 @@ class GraphTask:
             one_hot = torch.zeros(len(self.x), num_labels, device=self.x.device)
             known = torch.nonzero(self.labels >= 0)[:, 0]
             one_hot[known, self.labels[known]] = 1
-            self._input = torch.cat([self.x, one_hot], dim=1)
+            self._input = join_columns(self.x, one_hot)
 
     @property
     def num_rows(self) -> int:
@@ -200,12 +202,14 @@ class GraphTask:
                 probabilities = torch.softmax(model(inputs, self.propagation).float(), 1)
             # Known labels stay; probabilities fill the rows where `unknown` [N, 1] is 1.
             unknown = 1 - one_hot.sum(1, keepdim=True)
-            inputs = torch.cat([self.x, one_hot + unknown * probabilities], dim=1)
+            inputs = join_columns(self.x, one_hot + unknown * probabilities)
         return inputs
 
     def over(self, propagation: Propagation) -> GraphTask:
         """Return the same inputs with another propagation."""
-        return self._with(self.x, self.labels, propagation)
+        task = copy.copy(self)
+        task.propagation = propagation
+        return task
 
     def drawn(self, rows: Tensor, share: float) -> tuple[GraphTask, Tensor]:
         """Hide the labels of a random share of the rows, and train on those only."""
@@ -213,18 +217,16 @@ class GraphTask:
             return self, rows
         # A row that reads its own label would learn to copy it, so only hidden rows are trained on.
         # Drawn on the CPU, so that all devices draw the same.
-        hidden = rows[torch.rand(len(rows)).to(rows.device) < share]
+        drawn = torch.rand(len(rows)).to(rows.device)
+        hidden = rows[drawn < share]
         if not len(hidden):
             # A step needs a row to train on.
             hidden = rows
-        return self._with(self.x, self.labels.index_fill(0, hidden, -1)), hidden
+        labels = self.labels.index_fill(0, hidden, -1)
+        return self._with(self.x, labels), hidden
 
-    def _with(
-        self, x: Tensor, labels: Tensor | None, propagation: Propagation | None = None
-    ) -> GraphTask:
-        return GraphTask(
-            x, propagation or self.propagation, labels, self.num_labels, reuse=self.reuse
-        )
+    def _with(self, x: Tensor, labels: Tensor | None) -> GraphTask:
+        return GraphTask(x, self.propagation, labels, self.num_labels, reuse=self.reuse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +253,8 @@ def split_rows(graph: TemporalGraph, *, valid: int = 1) -> Split:
     """
     valid = checks.whole_number("valid", valid)
     cutoff = graph.require_cutoff("a split needs")
-    rows = np.flatnonzero((graph.label >= 0) & (graph.time < cutoff))
+    is_known = (graph.label >= 0) & (graph.time < cutoff)
+    rows = np.flatnonzero(is_known)
     time = graph.time[rows]
     periods = np.unique(time)
     if not 0 <= valid < len(periods):
@@ -270,8 +273,9 @@ def _fits(matrices: Sequence[Matrix], device: torch.device) -> bool:
     if device.type != "cuda":  # other devices share the CPU's memory
         return True
     # float32 has four bytes.
-    size = 4 * sum(values.shape[0] * values.shape[1] for values in matrices)
-    return size <= torch.cuda.mem_get_info(device)[0] / 2
+    size = 4 * sum(math.prod(values.shape) for values in matrices)
+    free, _ = torch.cuda.mem_get_info(device)
+    return size <= free / 2
 
 
 def _placed(values: Matrix, device: torch.device) -> Matrix:

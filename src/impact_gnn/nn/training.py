@@ -149,12 +149,13 @@ def fit(
         >>> len(result.history), predict(result.model, task).shape
         (5, (300, 2))
     """
-    training = Training() if training is None else training
+    training = training or Training()
     labels = checks.labels("labels", labels, task.num_rows)
     _check(labels, split, task, training)
     weight = _checked_weights(sample_weight, task.num_rows)
-    run = training.run or Run
-    return run(build, task, labels, split, training, weight=weight, target=target).result()
+    start_run = training.run or Run
+    run = start_run(build, task, labels, split, training, weight=weight, target=target)
+    return run.result()
 
 
 def predict(
@@ -170,6 +171,10 @@ def predict(
     task = task.to(device)
     rows = np.arange(task.num_rows) if rows is None else np.asarray(rows)
     logits = evaluate(model, task, torch.from_numpy(rows).to(device), batch_size)
+    return _probabilities(logits)
+
+
+def _probabilities(logits: Tensor) -> np.ndarray:
     return torch.softmax(logits.float(), dim=1).cpu().numpy()
 
 
@@ -194,22 +199,27 @@ class Run:
         self.device = training.select_device()
         self.task = task.to(self.device)
         # Labels outside the split are out of reach.
-        known = np.where(np.isin(np.arange(len(labels)), split.all), labels, -1)
-        self.labels = torch.from_numpy(known).to(self.device)
-        self.weight = torch.ones(task.num_rows, device=self.device)
-        if weight is not None:
-            self.weight = torch.from_numpy(weight).to(self.device)
+        known = np.full_like(labels, -1)
+        known[split.all] = labels[split.all]
+        self.labels = self.place(known)
+        if weight is None:
+            weight = np.ones(task.num_rows, np.float32)
+        self.weight = self.place(weight)
         self.target = self.labels
         if target is not None:
-            self.target = torch.from_numpy(np.asarray(target, np.float32)).to(self.device)
-        self.train_rows = torch.from_numpy(split.train).to(self.device)
-        self.valid_rows = torch.from_numpy(split.valid).to(self.device)
+            self.target = self.place(np.asarray(target, np.float32))
+        self.train_rows = self.place(split.train)
+        self.valid_rows = self.place(split.valid)
         self.history: list[Epoch] = []
         self.criteria: list[float] = []  # of the last epochs
         self.states: list[dict[str, Tensor]] = []  # weights after the last epochs
         self.best_epoch = 0
         self.best_criterion = -math.inf
         self.best_state: dict[str, Tensor] = {}
+
+    def place(self, values: np.ndarray) -> Tensor:
+        """Move an array to the device."""
+        return torch.from_numpy(values).to(self.device)
 
     def result(self) -> Result:
         """Train; the caller's random state stays as it was."""
@@ -240,7 +250,8 @@ class Run:
             epoch = len(self.history) + 1
             loss = self.train_epoch(epoch)
             criterion, score = self.validate(epoch)
-            self.history.append(Epoch(epoch, loss, score, time.perf_counter() - start))
+            seconds = time.perf_counter() - start
+            self.history.append(Epoch(epoch, loss, score, seconds))
             self.criteria = [*self.criteria, criterion][-training.average_over :]
             self.states = [*self.states, self.copy_state()][-training.average_over :]
             criterion = sum(self.criteria) / len(self.criteria)
@@ -305,7 +316,8 @@ class Run:
                         epoch=epoch,
                         again=again,
                     )
-                    loss = loss + torch.stack([term(step) for term in training.terms]).sum()
+                    terms = [term(step) for term in training.terms]
+                    loss = loss + torch.stack(terms).sum()
                 loss.backward()
                 self.optimizer.step()
                 loss_total = loss_total + loss_sum.detach()
@@ -334,8 +346,9 @@ class Run:
         size = self.training.batch_size
         if size is None:
             return _batches(task, rows, len(rows))
-        # A permutation from the CPU generator, the same on all devices.
-        return _batches(task, rows[torch.randperm(len(rows)).to(self.device)], size)
+        # From the CPU generator, the same on all devices.
+        order = torch.randperm(len(rows)).to(self.device)
+        return _batches(task, rows[order], size)
 
     def validate(self, epoch: int) -> tuple[float, float]:
         """Return criterion (more is better) and score of an epoch on the validation rows."""
@@ -349,11 +362,12 @@ class Run:
         truth = self.labels[self.valid_rows]
         scoring = self.training.scoring
         if scoring.counts_hits:  # computed on the device
-            score = float((logits.argmax(1) == truth).float().mean())
+            is_hit = logits.argmax(1) == truth
+            score = float(is_hit.float().mean())
         else:
-            probabilities = torch.softmax(logits.float(), dim=1).cpu().numpy()
             # Probabilities with the true class proportions, as they are used later.
-            score = scoring.finer(scoring.without_class_weights(probabilities), truth.cpu().numpy())
+            probabilities = scoring.without_class_weights(_probabilities(logits))
+            score = scoring.finer(probabilities, truth.cpu().numpy())
         return self.criterion(logits, truth, score), score
 
     def criterion(self, logits: Tensor, truth: Tensor, score: float) -> float:
@@ -372,9 +386,9 @@ def mean_state(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 def _is_linear(module: nn.Module) -> bool:
     """Tell whether a layer is torch's or PyG's `Linear`; importing PyG for it takes seconds."""
-    return isinstance(module, nn.Linear) or (
-        type(module).__name__ == "Linear" and type(module).__module__.startswith("torch_geometric.")
-    )
+    kind = type(module)
+    is_of_pyg = kind.__name__ == "Linear" and kind.__module__.startswith("torch_geometric.")
+    return is_of_pyg or isinstance(module, nn.Linear)
 
 
 class LayerInputs:
@@ -390,7 +404,7 @@ class LayerInputs:
             if not layers:
                 raise InputError(
                     f"{type(model).__name__} has no linear layer whose inputs could be compared; "
-                    f"drop what needs them ('cmd')."
+                    "drop what needs them ('cmd')."
                 )
             self.hook = layers[-1].register_forward_pre_hook(self.record)
 
@@ -413,10 +427,13 @@ class LayerInputs:
 def evaluate(model: nn.Module, task: Task, rows: Tensor, size: int = EVALUATION_ROWS) -> Tensor:
     """Compute logits without gradients; the model is left in evaluation mode."""
     model.eval()
-    with torch.no_grad():
+    if not task.by_rows:
         # A whole graph is computed once, whatever the number of rows.
-        batches = _batches(task, rows, size if task.by_rows else max(len(rows), 1))
-        return torch.cat([part.logits(model, task_rows) for part, task_rows, _ in batches])
+        size = max(len(rows), 1)
+    with torch.no_grad():
+        batches = _batches(task, rows, size)
+        logits = [part.logits(model, task_rows) for part, task_rows, _ in batches]
+        return torch.cat(logits)
 
 
 def _batches(task: Task, rows: Tensor, size: int) -> Iterator[tuple[Task, Tensor, Tensor]]:
@@ -428,8 +445,9 @@ def _batches(task: Task, rows: Tensor, size: int) -> Iterator[tuple[Task, Tensor
         yield from ((task, part, part) for part in rows.split(size))
         return
     # Batches of a run, by the bytes of their rows in float32.
-    batches = RUN_BYTES // max(4 * size * sum(task.in_channels + task.label_channels), 1)
-    for run in rows.split(size * max(batches, 1)):
+    batch_bytes = 4 * size * sum(task.in_channels + task.label_channels)
+    batches = max(RUN_BYTES // max(batch_bytes, 1), 1)
+    for run in rows.split(size * batches):
         loaded = task.loaded(run)
         # Positions in the loaded task, which has the rows of this run only.
         positions = torch.arange(len(run), device=run.device)
@@ -458,7 +476,8 @@ def _checked_weights(sample_weight: np.ndarray | None, num_rows: int) -> np.ndar
     if sample_weight is None:
         return None
     weight = np.asarray(sample_weight, np.float32)
-    if weight.shape != (num_rows,) or not np.isfinite(weight).all() or weight.min() < 0:
+    is_valid = np.isfinite(weight) & (weight >= 0)
+    if weight.shape != (num_rows,) or not is_valid.all():
         raise InputError(
             f"sample_weight must be {num_rows} finite numbers of zero or more, one per row."
         )

@@ -19,16 +19,16 @@ def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray
 
     With `among`, a mask of target nodes, only edges whose other end is one of them count.
     """
+    size = graph.num_nodes
     columns = []
-    for triple, relation in graph.relations.items():
-        # Row 0 of `edge_index` are sources, of type triple[0]; row 1 are targets, of triple[2].
-        for row in (0, 1):
-            other_kind = triple[2 - 2 * row]
-            if triple[2 * row] != graph.target:
+    for (source, _, target), relation in graph.relations.items():
+        # Row 0 of `edge_index` are sources, row 1 are targets.
+        for row, kind, other_kind in ((0, source, target), (1, target, source)):
+            if kind != graph.target:
                 continue
             if among is not None and other_kind != graph.target:
                 continue
-            count = np.zeros(graph.num_nodes, np.int64)
+            count = np.zeros(size, np.int64)
             nodes = relation.edge_index[row]
             neighbours = relation.edge_index[1 - row]
             for part in _native.blocks(nodes):
@@ -36,12 +36,10 @@ def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray
                 if among is not None:
                     # Edges whose other end is marked.
                     counted = counted[among[neighbours[part]]]
-                count += np.bincount(counted, minlength=graph.num_nodes)
+                count += np.bincount(counted, minlength=size)
             columns.append(np.log1p(count))
-    if not columns:
-        # A graph without such relations has one column of zeros.
-        columns = [np.zeros(graph.num_nodes)]
-    return np.column_stack(columns).astype(np.float32)
+    # A graph without such relations has one column of zeros.
+    return np.column_stack(columns or [np.zeros(size)]).astype(np.float32)
 
 
 def degree_names(graph: TemporalGraph) -> list[str]:

@@ -128,9 +128,11 @@ class History:
         newest = self._span(self.label_time[self.nodes])
         columns = {"log time since the newest known label": newest}
         label = self.graph.label
-        everything = _everything(self.graph)
+        rows = np.arange(len(label))
+        shared = Pairs(rows, np.zeros_like(rows))
+        everything = Role(EVERYTHING, shared, shared, 1)
         # Expectations at every row, as of its own time; columns as of what is known to the nodes.
-        to_rows = self._labels_of(everything, self.time, np.arange(len(label)))
+        to_rows = self._labels_of(everything, self.time, rows)
         to_nodes = self._labels_of(everything, self.label_time, self.nodes)
         excess = {}
         for k, name in self._classes():
@@ -145,12 +147,13 @@ class History:
         links = _links_of(self.graph)
         columns |= self._running_columns(links)
         for role in roles_of(self.graph, links):
-            parts = [
+            own_columns = chain(
                 self._row_columns(role),
                 self._label_columns(role, excess),
                 self._number_columns(role),
-            ]
-            columns |= {f"{role.name}: {name}": values for name, values in chain(*parts)}
+            )
+            for name, values in own_columns:
+                columns[f"{role.name}: {name}"] = values
         return columns
 
     def _classes(self) -> list[tuple[int, str]]:
@@ -160,18 +163,22 @@ class History:
 
     def _running_columns(self, links: Links) -> dict[str, np.ndarray]:
         """Return the log-odds of the classes against the first one by the running model."""
-        strengths = _strengths_of(self.graph, links)
+        graph = self.graph
+        strengths = _strengths_of(graph, links)
         variance = np.full(strengths[1].max(initial=0) + 1, FIRST_VARIANCE)
-        reads = Pairs(self.nodes, np.arange(len(self.nodes))).by_time(self.label_time)
-        labelled = np.flatnonzero(self.graph.label >= 0)
+        # A requested row reads what it is to be predicted by, and writes its label to itself.
+        position = np.arange(len(self.nodes))
+        reads = Pairs(self.nodes, position).by_time(self.label_time)
+        labelled = np.flatnonzero(graph.label >= 0)
         row, _, time = Pairs(labelled, labelled).by_time(self._label_known())
-        writes = (row, time, self.graph.label.astype(np.int64))
-        logits = np.zeros((len(self.nodes), self.graph.num_labels))
+        writes = (row, time, graph.label.astype(np.int64))
+        logits = np.zeros((len(position), graph.num_labels))
         _run_model(reads, writes, strengths, variance, logits)
-        return {
-            f"{EVERYTHING}: log-odds of {name} by running strengths": logits[:, k] - logits[:, 0]
-            for k, name in self._classes()
-        }
+        columns = {}
+        for k, name in self._classes():
+            log_odds = logits[:, k] - logits[:, 0]
+            columns[f"{EVERYTHING}: log-odds of {name} by running strengths"] = log_odds
+        return columns
 
     def _row_columns(self, role: Role) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the number of earlier rows, and how long ago they were."""
@@ -210,6 +217,7 @@ class History:
         for column in numbers[:MOST_COLUMNS]:
             value = np.asarray(self.graph.x[:, column], np.float64)
             past = rows(value)
+            has_past = past[:, COUNT] > 0
             count = np.maximum(past[:, COUNT], 1)
             mean = past[:, TOTAL] / count
             # By sums of squares; rounding may leave it a little below zero.
@@ -222,7 +230,7 @@ class History:
             }
             for name, values in aggregates.items():
                 # The own value says "no change", where zero would look like an extreme.
-                filled = np.where(past[:, COUNT] > 0, values, value[self.nodes])
+                filled = np.where(has_past, values, value[self.nodes])
                 yield f"{name} of feature {column}", filled
             yield f"deviation of feature {column}", np.sqrt(np.maximum(variance, 0))
 
@@ -234,9 +242,10 @@ class History:
 
     def _span(self, since: np.ndarray) -> np.ndarray:
         """Return the logarithm of the time from `since` [n] to the row's own."""
-        # Infinite where there is no earlier row.
         span = self.time[self.nodes] - since
-        return np.where(np.isfinite(span), np.log1p(np.maximum(span, 0)), NEVER)
+        logarithm = np.log1p(np.maximum(span, 0))
+        # Infinite where there is no earlier row.
+        return np.where(np.isfinite(span), logarithm, NEVER)
 
     def _rows_of(self, role: Role) -> Aggregate:
         """Return the pass in which all rows write, at their own time."""
@@ -244,7 +253,8 @@ class History:
 
     def _labels_of(self, role: Role, read_time: np.ndarray, nodes: np.ndarray) -> Aggregate:
         """Return the pass in which rows with a label write, as soon as it is known."""
-        writes = role.writes.where(self.graph.label[role.writes.row] >= 0)
+        label = self.graph.label[role.writes.row]
+        writes = role.writes.where(label >= 0)
         return self._pass(role, read_time, nodes, writes, self._label_known())
 
     def _label_known(self) -> np.ndarray:
@@ -267,15 +277,18 @@ class History:
         position = np.full(self.graph.num_nodes, -1)
         position[nodes] = np.arange(len(nodes))
         # Reads of the requested nodes only; every row writes, requested or not.
-        row, entity, time = role.reads.where(position[role.reads.row] >= 0).by_time(read_time)
+        is_requested = position[role.reads.row] >= 0
+        row, entity, time = role.reads.where(is_requested).by_time(read_time)
         # Windows decay with every new time of an entity, those of all rows with every period.
         clock = self.time
         if role.name == EVERYTHING:
             clock = self.graph.period.astype(np.float64)
         reads = (position[row], entity, time)
         sorted_writes = writes.by_time(write_time)
-        # Of sum and weight of every window; the whole past has an infinite half-life.
-        decay = np.repeat(0.5 ** (1 / np.array([np.inf, *HALF_LIVES])), 2)
+        # The whole past has an infinite half-life.
+        half_lives = np.array([np.inf, *HALF_LIVES])
+        # Of sum and weight of every window.
+        decay = np.repeat(0.5 ** (1 / half_lives), 2)
 
         def aggregate(value: np.ndarray) -> np.ndarray:
             # One row of aggregates per requested node, at first those of nothing.
@@ -301,16 +314,10 @@ def history_columns(graph: TemporalGraph, nodes: np.ndarray) -> np.ndarray:
 def history_names(graph: TemporalGraph) -> list[str]:
     """Name the columns of `history_columns`; the types and classes of a graph determine them."""
     # Without edges and rows there is nothing to aggregate, which would take seconds.
-    no_edges = Relation(np.empty((2, 0), np.int64))
-    unlinked = graph.with_parts(dict(graph.nodes), dict.fromkeys(graph.relations, no_edges))
-    return list(History(unlinked, np.empty(0, np.int64)).columns())
-
-
-def _everything(graph: TemporalGraph) -> Role:
-    """Return the role of the one entity that all rows share."""
-    rows = np.arange(graph.num_nodes)
-    pairs = Pairs(rows, np.zeros_like(rows))
-    return Role(EVERYTHING, pairs, pairs, 1)
+    nothing = np.empty((2, 0), np.int64)
+    relations = dict.fromkeys(graph.relations, Relation(nothing))
+    unlinked = graph.with_parts(dict(graph.nodes), relations)
+    return list(History(unlinked, nothing[0]).columns())
 
 
 def _links_of(graph: TemporalGraph) -> Links:
@@ -335,13 +342,14 @@ def roles_of(graph: TemporalGraph, links: Links) -> list[Role]:
     for triple, relation in graph.relations.items():
         if triple[0] == triple[2] == graph.target:
             # Both directions: each end of an edge reads the other as its entity.
-            both = Pairs(*np.hstack([relation.edge_index, relation.edge_index[::-1]]))
+            one_way = relation.edge_index
+            both = Pairs(*np.hstack([one_way, one_way[::-1]]))
             # The edge of every pair, for its time.
             edges = np.tile(np.arange(relation.num_edges), 2)
-            itself = np.arange(graph.num_nodes)
-            # An entity is a row here, and each row writes to itself only.
             reads = _known_pairs(graph, both, graph.target, relation, edges)
-            roles.append(Role("-".join(triple), reads, Pairs(itself, itself), len(itself)))
+            # An entity is a row here, and each row writes to itself only.
+            rows = np.arange(graph.num_nodes)
+            roles.append(Role("-".join(triple), reads, Pairs(rows, rows), len(rows)))
     for kind, by_relation in links.items():
         size = graph.nodes[kind].num_nodes
         for (name, reads), (other, writes) in product(by_relation.items(), repeat=2):
@@ -359,8 +367,8 @@ def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[np.ndarray, np.nd
     relations together. Several entities of a row in one relation count as their mean.
     """
     everyone = np.arange(graph.num_nodes)
-    # Of the intercept, and then of every relation.
-    row, strength, weight = [everyone], [0 * everyone], [np.ones(len(everyone))]
+    # Row, strength and weight of the intercept, and then of every relation.
+    parts = [(everyone, 0 * everyone, np.ones(len(everyone)))]
     first = 1
     for kind, by_relation in links.items():
         terms = [{name: 1} for name in by_relation]
@@ -370,14 +378,13 @@ def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[np.ndarray, np.nd
         for term in terms:
             for name, sign in term.items():
                 pairs = by_relation[name]
-                row.append(pairs.row)
-                strength.append(first + pairs.entity)
-                weight.append(sign / np.bincount(pairs.row)[pairs.row])
+                mean = sign / np.bincount(pairs.row)[pairs.row]
+                parts.append((pairs.row, first + pairs.entity, mean))
             first += graph.nodes[kind].num_nodes
-    all_rows = np.concatenate(row)
-    order = np.argsort(all_rows, kind="stable")
-    begin = np.searchsorted(all_rows[order], np.arange(graph.num_nodes + 1))
-    return begin, np.concatenate(strength)[order], np.concatenate(weight)[order]
+    row, strength, weight = map(np.concatenate, zip(*parts, strict=True))
+    order = np.argsort(row, kind="stable")
+    begin = np.searchsorted(row[order], np.arange(len(everyone) + 1))
+    return begin, strength[order], weight[order]
 
 
 def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -> Iterator[Role]:
@@ -388,8 +395,9 @@ def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -
             continue
         other, links = _linked(kind, triple, relation)
         # For every direct pair, the edges of its entity by their positions in the relation.
-        positions = np.arange(relation.num_edges)
-        by_entity = build_csr(positions, links.row, len(positions), graph.nodes[kind].num_nodes)
+        num_edges = relation.num_edges
+        num_entities = graph.nodes[kind].num_nodes
+        by_entity = build_csr(np.arange(num_edges), links.row, num_edges, num_entities)
         edges = by_entity.take(direct.entity)
         # A row is repeated for every edge of its entity.
         row = np.repeat(direct.row, np.diff(edges.indptr))
@@ -398,8 +406,10 @@ def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -
         # A path through a hub mixes unrelated entities; its role stays, without pairs, so that
         # columns agree. Rows from the cutoff on do not decide.
         is_past = graph.time < graph.require_cutoff("history columns need")
-        if is_past[pairs.row].sum() > MOST_FANOUT * is_past[direct.row].sum():
-            pairs = pairs.where(np.zeros(len(pairs.row), bool))
+        num_pairs = np.count_nonzero(is_past[pairs.row])
+        num_direct = np.count_nonzero(is_past[direct.row])
+        if num_pairs > MOST_FANOUT * num_direct:
+            pairs = Pairs(pairs.row[:0], pairs.entity[:0])
         title = f"{name}, {'-'.join(triple)}"
         yield Role(title, pairs, pairs, graph.nodes[other].num_nodes)
 
@@ -424,9 +434,10 @@ def _known_pairs(
     if (time := graph.nodes[kind].time) is not None:
         is_late |= time[pairs.entity] > own
     size = graph.nodes[kind].num_nodes
+    known = pairs.where(~is_late)
     # A pair as one number, so that sorting and removing repeats is one step.
-    key = np.unique(pairs.row[~is_late].astype(np.int64) * size + pairs.entity[~is_late])
-    return Pairs(*np.divmod(key, size))
+    key = known.row.astype(np.int64) * size + known.entity
+    return Pairs(*np.divmod(np.unique(key), size))
 
 
 @njit(nogil=True, cache=True)
@@ -514,15 +525,19 @@ def _run_model(reads, writes, strengths, variance, out):
                     # 1/4 bounds the information p (1 - p) of a label.
                     variance[s] /= 1 + variance[s] * weight[k] ** 2 / 4
                 # From logits to probabilities, and to what they miss.
-                error[end] = np.exp(error[end] - error[end].max())
-                error[end] /= -error[end].sum()
-                error[end, label[row]] += 1
+                missed = error[end]
+                missed[:] = np.exp(missed - missed.max())
+                missed /= -missed.sum()
+                missed[label[row]] += 1
                 end += 1
             for u in range(w, end):
-                for k in range(begin[write_row[u]], begin[write_row[u] + 1]):
-                    strength[index[k]] += variance[index[k]] * weight[k] * error[u]
+                row = write_row[u]
+                for k in range(begin[row], begin[row + 1]):
+                    s = index[k]
+                    strength[s] += variance[s] * weight[k] * error[u]
             w = end
-        for k in range(begin[read_row[r]], begin[read_row[r] + 1]):
+        row = read_row[r]
+        for k in range(begin[row], begin[row + 1]):
             out[position[r]] += weight[k] * strength[index[k]]
 
 
@@ -551,4 +566,6 @@ def _mean_of_last(aggregates: np.ndarray) -> np.ndarray:
 
 def _windowed(aggregates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return sums and weights of all windows [windows, n], the whole past first."""
-    return aggregates[:, TOTAL::2].T, aggregates[:, COUNT::2].T
+    sums = aggregates[:, TOTAL::2]
+    weights = aggregates[:, COUNT::2]
+    return sums.T, weights.T

@@ -69,10 +69,10 @@ def own_relation(graph: TemporalGraph, relation: Triple | None = None) -> Triple
     choices = [triple for triple in graph.relations if triple[0] == triple[2] == graph.target]
     if relation is None:
         if len(choices) != 1:
-            names = checks.listing(["-".join(triple) for triple in choices]) if choices else "none"
+            names = checks.listing(["-".join(triple) for triple in choices]) or "none"
             raise InputError(
                 f"hops need one relation from {graph.target!r} to itself, but there are: {names}; "
-                f"pass relation=..., or use metapaths."
+                "pass relation=..., or use metapaths."
             )
         return choices[0]
     if relation not in choices:

@@ -69,7 +69,7 @@ def label_hops(
     if hops not in (1, 2):
         raise InputError(
             f"hops={hops} must be 1 or 2: beyond that a node's own label cannot be excluded "
-            f"exactly."
+            "exactly."
         )
     engine = as_engine(engine)
     operators = engine.operators(hops, graph, own_relation(graph), weighting=weighting)
@@ -95,18 +95,21 @@ def repeated_label_hops(
         engine: Where to compute.
         rows: The nodes to return, by default all.
     """
+    known = label_columns(label, num_labels)
     # Coarser storage would leave more of the own label than `ROUNDING`.
-    hops = engine.hops(operators, label_columns(label, num_labels), rows=rows, dtype=np.float64)
+    hops = engine.hops(operators, known, rows=rows, dtype=np.float64)
     # All nodes, or positions of the requested ones.
     index: Any = slice(None) if rows is None else rows
     own_label = label[index]
-    # Without known labels all shares are 0.
-    shares = [np.zeros(len(own_label))] * len(operators)
-    if own_label.ndim == 2 or (own_label >= 0).any():  # else there is nothing to subtract
-        shares = [own_share(operators[:k])[index] for k in range(1, len(operators) + 1)]
-    return [
-        exclude_own_label(hop, own_label, share) for hop, share in zip(hops, shares, strict=True)
-    ]
+    has_labels = own_label.ndim == 2 or (own_label >= 0).any()
+    corrected = []
+    for k, hop in enumerate(hops, start=1):
+        # Without known labels all shares are 0: there is nothing to subtract.
+        share = np.zeros(len(own_label))
+        if has_labels:
+            share = own_share(operators[:k])[index]
+        corrected.append(exclude_own_label(hop, own_label, share))
+    return corrected
 
 
 def label_columns(label: np.ndarray, num_labels: int) -> ComputedColumns:
@@ -167,7 +170,7 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
     if len(path) > 2 or not is_mean or first.csr.num_sources != last.csr.num_targets:
         raise InputError(
             f"a path of {len(path)} steps cannot exclude the node's own label exactly; "
-            f"use one or two mean operators that start and end at the same type."
+            "use one or two mean operators that start and end at the same type."
         )
     share = np.empty(last.csr.num_targets)
     for low, high in row_blocks(last.csr, RANGE_EDGES):
@@ -197,12 +200,11 @@ def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.nd
     first_arrays = _arrays(first)
     scale = plain_view(first.row_scale)
     # Every thread has its own v, so no two add to the same sum.
-    parts = np.linspace(0, high - low, _native.available() + 1).astype(np.int64)
+    borders = np.linspace(0, high - low, _native.available() + 1)
+    v_ranges = list(itertools.pairwise(borders.astype(np.int64)))
     for u_range in row_blocks(first.csr):
-        tasks = [
-            (v_range, low, u_range, first_arrays, last_edges, tuple(last_periods), scale, sums)
-            for v_range in itertools.pairwise(parts)
-        ]
+        arrays = (u_range, first_arrays, last_edges, tuple(last_periods), scale, sums)
+        tasks = [(v_range, low, *arrays) for v_range in v_ranges]
         _native.run(_add_return_paths, tasks, None)
         _native.release(first.edges.indices, first.edges.weight)
     return sums

@@ -92,16 +92,16 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
     starts = [kind for kind, nodes in graph.nodes.items() if nodes.x is not None]
     if start is not None:
         starts = [checks.choice("start", start, tuple(graph.nodes))]
-    # Paths grow backwards from the target type.
+    # Paths grow backwards from the target type: at their beginning, by the relations that lead
+    # there.
     suffixes: list[Metapath] = [()]
     paths: list[Metapath] = []
     for _ in range(length):
         longer: list[Metapath] = []
         for path in suffixes:
-            # The type that the path begins with so far.
-            end = path[0][0] if path else graph.target
-            # A path grows at its beginning by the relations that lead there.
-            longer += [(relation, *path) for relation in graph.relations if relation[2] == end]
+            first_type = path[0][0] if path else graph.target
+            leading = [relation for relation in graph.relations if relation[2] == first_type]
+            longer += [(relation, *path) for relation in leading]
         suffixes = longer
         # Only paths from types that have something to propagate.
         new = [path for path in suffixes if path[0][0] in starts]
@@ -109,7 +109,7 @@ def metapaths(graph: TemporalGraph, length: int = 2, *, start: str | None = None
         if len(suffixes) > MAX_PATHS:
             raise InputError(
                 f"there are more than {MAX_PATHS:,} metapaths of length {length}; "
-                f"choose a shorter one."
+                "choose a shorter one."
             )
     names = [path_name(path) for path in paths]
     if len(set(names)) < len(names):
@@ -171,26 +171,24 @@ def metapath_hops(
     if not paths:
         raise InputError(
             f"no metapath of up to {length} relations connects a type with features to "
-            f"{graph.target!r}; use graph.undirected() to propagate both ways, or a larger "
-            f"length."
+            f"{graph.target!r}; use graph.undirected() to propagate both ways, or a larger length."
         )
     engine = as_engine(engine)
     hops: dict[Metapath, Hop] = {}
     for kind in dict.fromkeys(path[0][0] for path in paths):
         # All paths from one type share their features, and their common beginnings.
         own_paths = [path for path in paths if path[0][0] == kind]
-        x = graph.nodes[kind].x
+        nodes = graph.nodes[kind]
         # Both ends have a time: Ω applies once, to the whole path.
-        if metapath_weighting == "ends" and graph.nodes[kind].time is not None:
+        if metapath_weighting == "ends" and nodes.time is not None:
             walk = Walk(graph, own_paths, "plain", engine)
-            by_ends, _ = along_ends(walk, ends_table(graph, weighting, kind), x)
-            if rows is not None:
-                by_ends = {path: selected_hop(hop, rows) for path, hop in by_ends.items()}
-            hops |= by_ends
+            by_ends, _ = along_ends(walk, ends_table(graph, weighting, kind), nodes.x)
+            for path, hop in by_ends.items():
+                hops[path] = hop if rows is None else selected_hop(hop, rows)
         else:
             # Ω applies to every relation whose two ends have a time.
             walk = Walk(graph, own_paths, weighting, engine)
-            hops |= walk.hops(x, rows=rows, dtype=dtype)
+            hops |= walk.hops(nodes.x, rows=rows, dtype=dtype)
     return {path_name(path): hops[path] for path in paths}
 
 
@@ -242,26 +240,26 @@ def metapath_label_hops(
     known = label_columns(label, view.num_labels)
     engine = as_engine(engine)
     weights: dict[Metapath, np.ndarray] = {}
-    same_time = np.empty(0)
     if metapath_weighting == "ends":
         table = ends_table(view, weighting, view.target)
-        # The weight Ω[t_v, t_v] of a node in its own message [N].
-        same_time = np.diag(table)[view.period]
         walk = Walk(view, paths, "plain", engine)
         hops, weights = along_ends(walk, table, known)
+        # The weight Ω[t_v, t_v] of a node in its own message [N].
+        same_time = np.diag(table)[view.period]
     else:
         walk = Walk(view, paths, weighting, engine)
         hops = dict(walk.hops(known, dtype=np.float64))
     remaining = []
     for path in paths:
+        operators = [walk.operator(step, k == 0) for k, step in enumerate(path)]
         # The share of the own label that came back along the path [N].
-        own = own_share([walk.operator(step, k == 0) for k, step in enumerate(path)])
+        own = own_share(operators)
         if path in weights:
             # The weight of the own label, Ω[t_v, t_v]·P_vv, is divided by the row's total as well.
             own = safe_divide(same_time * own, weights[path])
         remaining.append(exclude_own_label(hops[path], label, own))
-    loaded = engine.loaded(remaining)
-    return {path_name(path): hop for path, hop in zip(paths, loaded, strict=True)}
+    names = map(path_name, paths)
+    return dict(zip(names, engine.loaded(remaining), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,11 +311,11 @@ class Walk:
                 # Longer paths read all rows of their beginning.
                 leaf_rows = None if path in longer else rows
                 hop = storage.hops([operator], values, rows=leaf_rows, dtype=dtype)[0]
-                # A beginning of longer paths that was requested itself.
-                if path in requested and rows is not None and path in longer:
-                    yield path, selected_hop(hop, rows)
-                elif path in requested:
-                    yield path, hop
+                if path in requested:
+                    if rows is None or path not in longer:
+                        yield path, hop
+                    else:
+                        yield path, selected_hop(hop, rows)
                 yield from visit(path, hop)
                 del hop  # before the next one is computed
 
@@ -328,13 +326,13 @@ def weighted(x: Any, factor: np.ndarray, dtype: np.dtype) -> ComputedColumns:
     """Multiply the rows of features by a factor each."""
 
     def columns(low: int, high: int) -> np.ndarray:
-        return columns_of(x, low, high, dtype) * factor[:, None].astype(dtype)
+        own_factor = factor[:, None].astype(dtype)
+        return columns_of(x, low, high, dtype) * own_factor
 
     # What a file of this product is identified by.
     source = x if isinstance(x, np.ndarray) else x.key
-    return ComputedColumns(
-        shape=x.shape, dtype=dtype, sources=(source, factor, dtype.str), columns=columns
-    )
+    sources = (source, factor, dtype.str)
+    return ComputedColumns(shape=x.shape, dtype=dtype, sources=sources, columns=columns)
 
 
 def along_ends(
@@ -352,7 +350,8 @@ def along_ends(
     source_period = graph.period_of(walk.paths[0][0][0])
     dtype = np.dtype(np.promote_types(x.dtype, np.float32))  # sums need more than 16 bits
     # One sum per path, [N, f]; arrays from an engine begin as zeros.
-    sums = {path: engine.empty((graph.num_nodes, x.shape[1]), dtype) for path in walk.paths}
+    shape = (graph.num_nodes, x.shape[1])
+    sums = {path: engine.empty(shape, dtype) for path in walk.paths}
     # Σ_r left[t_v, r] · (P · (right[r, t_u]·x_u))_v
     for r in range(len(right)):
         # A product of zeros adds nothing, and a propagation costs much.
@@ -364,9 +363,8 @@ def along_ends(
         scratch = engine.child(f"ends-{r}")
         summand = weighted(x, right[r][source_period], dtype)
         for path, hop in walk.hops(summand, engine=scratch, dtype=dtype):
-            for rows in position_blocks(graph.num_nodes):
-                sums[path][rows[0] : rows[-1] + 1] += factor[rows, None] * hop.rows(rows)
-                _native.release(sums[path])
+            for rows, total in blocks_of(sums[path]):
+                total += factor[rows, None] * hop.rows(rows)
         scratch.clear()
     # Divided by Σ_w Ω[t_v, t_w]·P_vw, in float64.
     hops = {}
@@ -377,15 +375,21 @@ def along_ends(
     for path, hop in walk.hops(ones, engine=scratch, dtype=np.float64):
         # Total weight of every node, [N].
         weights[path] = np.empty(graph.num_nodes)
-        for rows in position_blocks(graph.num_nodes):
-            weight = np.einsum("vr,vr->v", left[graph.period[rows]], hop.rows(rows))
-            inverse = safe_divide(1.0, weight)[:, None]
-            sums[path][rows[0] : rows[-1] + 1] *= inverse.astype(dtype)
+        for rows, total in blocks_of(sums[path]):
+            own_left = left[graph.period[rows]]
+            weight = np.einsum("vr,vr->v", own_left, hop.rows(rows))
+            total *= safe_divide(1.0, weight)[:, None].astype(dtype)
             weights[path][rows] = weight
-            _native.release(sums[path])
         hops[path] = engine.stored(sums[path])
     scratch.clear()
     return hops, weights
+
+
+def blocks_of(total: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield positions of rows, and these rows to be changed in place."""
+    for rows in position_blocks(len(total)):
+        yield rows, total[rows[0] : rows[-1] + 1]
+        _native.release(total)
 
 
 def ends_table(graph: TemporalGraph, weighting: Weighting, kind: str) -> np.ndarray:
@@ -414,5 +418,7 @@ def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rows, row_index = np.unique(table, axis=0, return_inverse=True)
     if columns.shape[1] <= len(rows):
         # Column s of the identity's columns selects the distinct column that s equals.
-        return columns, np.eye(columns.shape[1])[:, column_index.reshape(-1)]
-    return np.eye(len(rows))[row_index.reshape(-1)], rows
+        selection = np.eye(columns.shape[1])
+        return columns, selection[:, column_index.reshape(-1)]
+    selection = np.eye(len(rows))
+    return selection[row_index.reshape(-1)], rows

@@ -50,7 +50,7 @@ def smoothing_paths(graph: TemporalGraph, weighting: Weighting, engine: Engine) 
     if not engine.fits(size):
         raise InputError(
             f"smoothing needs {size / 1e9:.1f} GB of predictions in memory, more than this engine "
-            f"may use; raise the memory limit or drop 'smooth'."
+            "may use; raise the memory limit or drop 'smooth'."
         )
     # Two steps within the target type are left out: the repeated spreading takes them anyway.
     paths = [
@@ -86,15 +86,15 @@ def correct_and_smooth(
     """
     known = np.flatnonzero(label >= 0)
     # One-hot labels of the labelled nodes [n, Y].
-    truth = np.zeros((len(known), base.shape[1]), np.float32)
-    truth[np.arange(len(known)), label[known]] = 1
+    truth = np.eye(base.shape[1], dtype=np.float32)[label[known]]
     for correct, group in groupby(choices, key=lambda choice: choice.correct):
         corrected = base
         if correct:
             errors = np.zeros_like(base)
             # Errors exist at labelled nodes only; the others receive them from neighbours.
             errors[known] = truth - base[known]
-            corrected = _add_errors(base, errors, _spread(errors, paths, correct, engine), known)
+            spread = _spread(errors, paths, correct, engine)
+            corrected = _add_errors(base, errors, spread, known)
         for choice in group:
             values = corrected
             if choice.smooth:
@@ -118,20 +118,22 @@ def _add_errors(
     # Σ_y |error| of every node, [N, 1]; traces of errors are dropped.
     size = np.abs(spread).sum(1, keepdims=True)
     spread *= safe_divide(mean_size, np.where(size > 1e-3, size, 0))
+    corrected = np.maximum(base + spread, 0)
     # Nodes without a prediction stay zero: there is nothing to correct.
     is_predicted = base.sum(1, keepdims=True) > 0
-    return np.where(is_predicted, np.clip(base + spread, 0, None), base)
+    return np.where(is_predicted, corrected, base)
 
 
 def _spread(start: np.ndarray, paths: Paths, share: float, engine: Engine) -> np.ndarray:
     """Repeat values ← share · (mean over paths and neighbours) + (1 − share) · start."""
     values = start
+    # float32 throughout: an integer would make it float64.
+    num_paths = np.float32(len(paths))
     for _ in range(STEPS):
         # The mean over the neighbours along each path [N, Y], then over the paths.
-        hops = [engine.hops(path, values, dtype=np.float32)[-1] for path in paths]
-        total = np.array(hops[0], np.float32)
-        for hop in hops[1:]:
-            total += np.asarray(hop)
-        # float32 throughout: `len` would make it float64.
-        values = share * (total / np.float32(len(hops))) + (1 - share) * start
+        total = np.zeros(start.shape, np.float32)
+        for path in paths:
+            hops = engine.hops(path, values, dtype=np.float32)
+            total += np.asarray(hops[-1])
+        values = share * (total / num_paths) + (1 - share) * start
     return values

@@ -30,13 +30,13 @@ from typing import Any
 
 import numpy as np
 
-from impact_gnn import _native, checks
+from impact_gnn import checks
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import Engine
-from impact_gnn.engines.hop import Hop, position_blocks
+from impact_gnn.engines.hop import Hop
 from impact_gnn.engines.memory import as_engine
 from impact_gnn.graph import TemporalGraph, Triple
-from impact_gnn.propagation.metapaths import Metapath, Walk, path_name
+from impact_gnn.propagation.metapaths import Metapath, Walk, blocks_of, path_name
 from impact_gnn.weighting import Weighting
 
 
@@ -89,7 +89,7 @@ def squash(
         if graph.x is None:
             raise InputError(
                 f"nodes of type {graph.target!r} have no features to infer the width from; "
-                f"pass width=..."
+                "pass width=..."
             )
         width = graph.x.shape[1]
     width = checks.at_least("width", width, 1)
@@ -165,13 +165,14 @@ class _Squashing:
         graph = self.graph
         state: dict[str, Any] = {}
         for kind, nodes in graph.nodes.items():
-            if nodes.x is None:
+            x = nodes.x
+            if x is None:
                 continue
-            state[kind] = nodes.x
-            if nodes.x.shape[1] != self.width:
+            state[kind] = x
+            if x.shape[1] != self.width:
                 values = self.zeros({kind})
-                projection = self.matrix(f"x-{kind}", nodes.x.shape[1], 0)
-                _add_projected(values[kind], nodes.x, projection)
+                projection = self.matrix(f"x-{kind}", x.shape[1], 0)
+                _add_projected(values[kind], x, projection)
                 state |= self.stored(values)
         # Types without features, in the order in which messages reach them.
         while True:
@@ -194,11 +195,12 @@ class _Squashing:
 
     def zeros(self, kinds: set[str]) -> dict[str, np.ndarray]:
         """Create a representation of zeros for each type."""
-        return {
-            kind: self.walk.engine.empty((nodes.num_nodes, self.width), np.float32)
-            for kind, nodes in self.graph.nodes.items()
-            if kind in kinds
-        }
+        zeros = {}
+        for kind, nodes in self.graph.nodes.items():
+            if kind in kinds:
+                shape = (nodes.num_nodes, self.width)
+                zeros[kind] = self.walk.engine.empty(shape, np.float32)
+        return zeros
 
     def add(
         self,
@@ -210,10 +212,10 @@ class _Squashing:
     ) -> None:
         """Squash a message, one of `paths`, and add it to the next state of its last type."""
         kind = path[-1][2]
+        projection = self.matrix(path_name(path), self.width, iteration)
         # The sum of `count` independent projections keeps the scale of one.
         count = sum(other[-1][2] == kind for other in paths)
-        projection = self.matrix(path_name(path), self.width, iteration) / np.sqrt(count)
-        _add_projected(sums[kind], message, projection)
+        _add_projected(sums[kind], message, projection / np.sqrt(count))
 
     def stored(self, sums: dict[str, np.ndarray]) -> dict[str, Hop]:
         """Return the next representations, after all messages have been added."""
@@ -224,14 +226,13 @@ class _Squashing:
         # Seeded by name: other relations of the graph do not change a projection.
         rng = np.random.default_rng([self.seed, iteration, *name.encode()])
         # A sparse random projection keeps distances on average, and two thirds of it are zeros.
-        shape = (rows, self.width)
-        signs = rng.choice([-1.0, 0.0, 1.0], shape, p=[1 / 6, 2 / 3, 1 / 6])
+        share = [1 / 6, 2 / 3, 1 / 6]
+        signs = rng.choice([-1.0, 0.0, 1.0], (rows, self.width), p=share)
         return signs * np.sqrt(3 / self.width)
 
 
 def _add_projected(total: np.ndarray, message: Any, matrix: np.ndarray) -> None:
     """Add message @ matrix to the total, a block of rows at a time."""
-    for rows in position_blocks(len(total)):
+    for rows, part in blocks_of(total):
         values = message[rows] if isinstance(message, np.ndarray) else message.rows(rows)
-        total[rows[0] : rows[-1] + 1] += values.astype(np.float64) @ matrix
-        _native.release(total)
+        part += values.astype(np.float64) @ matrix

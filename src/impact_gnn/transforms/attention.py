@@ -76,7 +76,8 @@ class TimeGATv2Conv(GATv2Conv):
         # [E, heads, out_channels].
         both = x_i + x_j
         if features is not None:
-            both = both + self.lin_edge(features).view(-1, self.heads, self.out_channels)
+            edges = self.lin_edge(features).view(-1, self.heads, self.out_channels)
+            both = both + edges
         # [E, heads].
         score = (leaky_relu(both, self.negative_slope) * self.att).sum(-1)
         attention = softmax(score + bias, index, ptr, dim_size)
@@ -99,8 +100,9 @@ def time_attention(model: Layer) -> Layer:
         ModuleList( (0): TimeGATConv(16, 8, heads=1) (1): TimeGATConv(8, 3, heads=1) )
     """
     # A layer that is used in two places stays one layer.
-    twins = {module: _twin(module) for module in model.modules() if type(module) in TWINS}
-    for parent in list(model.modules()):
+    modules = list(model.modules())
+    twins = {module: _twin(module) for module in modules if type(module) in TWINS}
+    for parent in modules:
         for name, child in parent._modules.items():
             if child in twins:
                 parent.add_module(name, twins[child])
@@ -109,7 +111,8 @@ def time_attention(model: Layer) -> Layer:
 
 def _twin(conv: Module) -> Module:
     # The options with which the layer was built; PyG keeps each as an attribute.
-    names = {*inspect.signature(type(conv)).parameters, "aggr", "flow"} - {"bias", "kwargs"}
+    parameters = inspect.signature(type(conv)).parameters
+    names = {*parameters, "aggr", "flow"} - {"bias", "kwargs"}
     options = {name: getattr(conv, name) for name in names}
     twin = TWINS[type(conv)](**options, bias=conv.bias is not None)
     for name, child in conv.named_children():
@@ -132,12 +135,13 @@ def _split(
         raise InputError(
             f"{conv} needs edge_attr with {own + 1} columns (edge_dim={conv.edge_dim} and the "
             f"log-weight last) but got {columns}; apply PMP(deliver='attention') and pass "
-            f"data.edge_attr, and do not count the log-weight in edge_dim."
+            "data.edge_attr, and do not count the log-weight in edge_dim."
         )
     # [E] becomes [E, 1].
     edge_attr = edge_attr.view(-1, columns)
     bias = edge_attr[:, -1:]
     # PyG has replaced all loops by its own with other attributes; ours have weight 1.
     if conv.add_self_loops:
-        bias = torch.where((source == target).view(-1, 1), torch.zeros_like(bias), bias)
+        is_loop = (source == target)[:, None]
+        bias = torch.where(is_loop, 0.0, bias)
     return (edge_attr[:, :-1] if own else None), bias

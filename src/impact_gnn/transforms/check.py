@@ -143,9 +143,9 @@ def _layers(
     for name, module in model.named_modules():
         # A wrapper such as HeteroConv contains the layers that do the work; those are examined.
         passing = [child for child in module.modules() if isinstance(child, MessagePassing)]
-        is_innermost = passing == [module]
         # HeteroConv writes the name of a relation between < and >.
-        if is_innermost and not any(part.strip("<>") in unweighted for part in name.split(".")):
+        parts = [part.strip("<>") for part in name.split(".")]
+        if passing == [module] and not set(parts) & set(unweighted):
             yield name or type(module).__name__, module
 
 
@@ -244,8 +244,8 @@ class _ExaminedLayer:
             yield self.issue(
                 "aggregation",
                 f"has aggr={aggr!r}, which is not the weighted mean "
-                f"(a mean divides Σ w·x by the number of edges); "
-                f"build it with aggr='sum' and use normalize=True.",
+                "(a mean divides Σ w·x by the number of edges); "
+                "build it with aggr='sum' and use normalize=True.",
             )
         normalises = getattr(layer, "normalize", True) is True  # SGConv has no option
         adds_loops = getattr(layer, "add_self_loops", False) is True
@@ -263,10 +263,11 @@ def _rows_sum_to_one(data: Data | HeteroData) -> bool:
         weight = store.get("edge_weight")
         if weight is not None and len(weight):
             # Sums of the weights into every node; 1 everywhere means that they were normalised.
-            total = scatter(weight.detach().view(-1), store.edge_index[1].long())
-            total = total[total > 0]
+            target = store.edge_index[1].long()
+            total = scatter(weight.detach().view(-1), target)
+            error = (total[total > 0] - 1).abs()
             # Where every node has one edge, weights of 1 are no sign of normalisation.
-            if ((total - 1).abs() < 1e-4).all() and (weight < 0.999).any():
+            if (error < 1e-4).all() and (weight < 0.999).any():
                 return True
     return False
 
@@ -291,7 +292,8 @@ def _responses(
     for name in layers:
         # The second run may call a layer less often.
         pairs = zip(first[name], second[name], strict=False)
-        counts[name] = (len(first[name]), sum(not _is_same(*pair) for pair in pairs))
+        changed = [not _is_same(before, after) for before, after in pairs]
+        counts[name] = (len(first[name]), sum(changed))
     return counts
 
 
@@ -303,15 +305,16 @@ def _record(
 ) -> dict[str, list[Any]]:
     """Record the outputs of every layer by call; those of `replay` are passed on instead."""
     outputs: dict[str, list[Any]] = {name: [] for name in layers}
+    earlier = {name: iter(replay.get(name, [])) for name in layers}
 
     def record(name: str, module: Module, args: Any, output: Any) -> Any:
         outputs[name].append(output)
         # A hook that returns None leaves the output as it is.
-        earlier = replay.get(name, [])
-        number = len(outputs[name])
-        return earlier[number - 1] if number <= len(earlier) else None
+        return next(earlier[name], None)
 
-    handles = [layer.register_forward_hook(partial(record, name)) for name, layer in layers.items()]
+    handles = []
+    for name, layer in layers.items():
+        handles.append(layer.register_forward_hook(partial(record, name)))
     try:
         # Both runs begin with the caller's random state.
         with torch.no_grad(), torch.random.fork_rng():
@@ -329,7 +332,8 @@ def _evaluation_mode(model: Module, layers: Mapping[str, Module]) -> Iterator[No
         (module, "training", False) for module in model.modules()
     ]
     for layer in layers.values():
-        changes += [(layer, key, None) for key in vars(layer) if key.startswith("_cached")]
+        cached = [key for key in vars(layer) if key.startswith("_cached")]
+        changes += [(layer, key, None) for key in cached]
         if getattr(layer, "cached", False) is True:
             changes.append((layer, "cached", False))
     before = [(module, key, getattr(module, key)) for module, key, _ in changes]
@@ -366,8 +370,9 @@ def _with_other_weights(data: Data | HeteroData, deliver: str) -> Data | HeteroD
 
 def _factors(like: Tensor) -> Tensor:
     """Return distinct numbers from .25 to 1.75, from multiples of the golden ratio."""
-    steps = torch.arange(1, like.numel() + 1, dtype=torch.float64).view(like.shape)
-    return ((steps * 0.6180339887498949) % 1 * 1.5 + 0.25).to(like)
+    steps = torch.arange(1, like.numel() + 1, dtype=torch.float64)
+    fractions = (steps * 0.6180339887498949) % 1
+    return (fractions * 1.5 + 0.25).view(like.shape).to(like)
 
 
 def _is_same(before: Any, after: Any) -> bool:

@@ -84,7 +84,7 @@ def _with_column(flow: Flow, column: Tensor) -> Tensor:
     if not is_table or len(attributes) != len(column):
         raise InputError(
             f"edge_attr of {'-'.join(flow.relation)} must be a tensor [E] or [E, d] to take the "
-            f"log-weight as one more column; reshape it or use another delivery."
+            "log-weight as one more column; reshape it or use another delivery."
         )
     if attributes.is_floating_point():
         column = column.to(attributes.dtype)

@@ -52,10 +52,10 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
     }
     if not values:
         # A likely name for the remedy, such as the node_year of OGB.
-        keys = [key for key in chain(*stores.values()) if re.search("time|year", key.lower())]
+        keys = [key for key in chain(*stores.values()) if re.search("(?i)time|year", key)]
         remedy = (
             f"store one whole number per node as data.{time} "
-            f"or pass time= with the name of the attribute"
+            "or pass time= with the name of the attribute"
         )
         if keys:
             remedy = f"pass time={keys[0]!r}, which exists"
@@ -69,22 +69,24 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
     if len(times) > MAX_TIMES:
         raise InputError(
             f"{time!r} has {len(times)} distinct values, more than the {MAX_TIMES} a table of "
-            f"times can hold; bin it first, for example by month or year."
+            "times can hold; bin it first, for example by month or year."
         )
     # Periods of all types one after the other, split into types again.
-    ends = np.cumsum([len(value) for value in values.values()])[:-1]
-    period_of = dict(zip(values, np.split(period, ends), strict=True))
+    ends = np.cumsum(list(map(len, values.values())))
+    parts = np.split(period, ends[:-1])
+    period_of = dict(zip(values, parts, strict=True))
     usable = []
     untouched = []
     for relation, store in edge_stores(data).items():
+        source, _, target = relation
         # A relation with an end without a time has no time difference to weight by.
-        missing = [kind for kind in (relation[0], relation[2]) if kind not in values]
+        missing = [kind for kind in dict.fromkeys((source, target)) if kind not in values]
         if missing:
-            names = " and ".join(dict.fromkeys(missing))
+            names = " and ".join(missing)
             untouched.append(f"{'-'.join(relation)} ({names} without {time!r})")
             continue
-        source_period = period_of[relation[0]]
-        target_period = period_of[relation[2]]
+        source_period = period_of[source]
+        target_period = period_of[target]
         flow = Flow(
             relation=relation,
             store=store,
@@ -97,7 +99,7 @@ def flows(owner: str, data: Data | HeteroData, time: str) -> list[Flow]:
     if not usable:
         raise InputError(
             f"no relation has {time!r} at both ends ({checks.listing(untouched)}); "
-            f"add times to the other types."
+            "add times to the other types."
         )
     return usable
 
@@ -160,9 +162,11 @@ def constructor_call(transform: Any) -> str:
 def _edge_index(relation: Triple, store: Store, num_source: int, num_target: int) -> torch.Tensor:
     name = f"edge_index of {'-'.join(relation)}"
     value = store.get("edge_index")
-    if value is None and (store.get("adj_t") is not None or store.get("adj") is not None):
+    is_sparse = any(store.get(key) is not None for key in ("adj_t", "adj"))
+    if value is None and is_sparse:
         raise InputError(f"{name} is a sparse matrix; apply this transform before ToSparseTensor.")
     if not isinstance(value, torch.Tensor):
         raise InputError(f"{name} is {type(value).__name__}; pass a torch tensor [2, E].")
-    checks.edges(name, plain_tensor(value), num_source, num_target)
-    return plain_tensor(value)
+    edge_index = plain_tensor(value)
+    checks.edges(name, edge_index, num_source, num_target)
+    return edge_index

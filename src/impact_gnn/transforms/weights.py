@@ -56,7 +56,7 @@ class TimeWeights(BaseTransform):
         if self.normalize and self.deliver != "weight":
             raise InputError(
                 f"normalize=True has no effect with deliver={self.deliver!r}, which leaves the "
-                f"mean to the layer; use deliver='weight' or normalize=False."
+                "mean to the layer; use deliver='weight' or normalize=False."
             )
 
     def forward(self, data: Graph) -> Graph:
