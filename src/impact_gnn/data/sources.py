@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,9 @@ class FurtherColumn:
     name: str
     values: Callable[[pa.Table, int], pa.ChunkedArray]
     exact: tuple[str, ...] = ()
+
+
+Tables: TypeAlias = "Mapping[str, Source]"
 
 
 @dataclass(frozen=True, eq=False)
