@@ -103,6 +103,10 @@ class Source:
         """The names of its columns."""
         return self.head.column_names
 
+    def description(self, origins: str) -> list[str]:
+        """Return lines on the table and where the roles of its columns come from."""
+        return [f"{self.name}: {origins}", *(f"  {note}" for note in self.notes())]
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the table in batches; a table that was read whole for its head is freed."""
         self.__dict__.pop("table", None)
