@@ -224,7 +224,7 @@ def _graph_spec(
         roles = {role: _role(edge_roles[role], triple, edge_sources) for role in names}
         roles["columns"] = declared
         # By relation, or of the only one.
-        if declared.keys() <= edge_sources.keys():
+        if set(declared) <= set(edge_sources):
             roles["columns"] = declared.get(triple)
         roles["dangling"] = dangling
         edge_tables[triple] = guess_edges(source, roles, (triple[0], triple[2]))

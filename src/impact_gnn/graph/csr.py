@@ -45,12 +45,15 @@ class CSR:
         weight = None if self.weight is None else self.weight[place]
         return CSR(indptr, self.indices[place], weight, self.num_sources)
 
+    @property
+    def target(self) -> np.ndarray:
+        """The target of every edge [E], which is its row."""
+        rows = np.arange(self.num_targets, dtype=index_type(self.num_targets))
+        return np.repeat(rows, np.diff(self.indptr))
+
     def transposed(self) -> CSR:
         """The same edges turned round: grouped by source, targets in increasing order."""
-        targets = np.arange(self.num_targets, dtype=index_type(self.num_targets))
-        # The target of every edge is its row.
-        target = np.repeat(targets, np.diff(self.indptr))
-        return build_csr(target, self.indices, self.num_targets, self.num_sources, self.weight)
+        return build_csr(self.target, self.indices, self.num_targets, self.num_sources, self.weight)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,12 @@ class Timeline:
     counts: Mapping[str, np.ndarray]
 
     @classmethod
-    def of(cls, times: Mapping[str, np.ndarray]) -> Timeline:
+    def of(cls, times: Mapping[str, np.ndarray | None]) -> Timeline:
         """Count the nodes of every type with a time."""
-        distinct = {kind: np.unique(time, return_counts=True) for kind, time in times.items()}
+        distinct = {}
+        for kind, time in times.items():
+            if time is not None:
+                distinct[kind] = np.unique(time, return_counts=True)
         union = np.unique(np.concatenate([values for values, _ in distinct.values()]))
         counts = {}
         for kind, (values, count) in distinct.items():
@@ -32,6 +35,5 @@ class Timeline:
         is_used = np.sum(list(counts.values()), axis=0) > 0
         if upto is not None:
             is_used &= self.times <= upto
-        return Timeline(
-            self.times[is_used], {kind: count[is_used] for kind, count in counts.items()}
-        )
+        used = {kind: count[is_used] for kind, count in counts.items()}
+        return Timeline(self.times[is_used], used)
