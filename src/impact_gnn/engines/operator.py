@@ -30,7 +30,7 @@ TASK = 1 << 23
 
 SLICE = 64  # columns per task of a row with so many edges that threads share its columns
 
-FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
+FLOATS = (np.float16, np.float32, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,8 @@ class Operator:
                 f"different types."
             )
         table = np.ascontiguousarray(checks.array("table", self.table), dtype=np.float64)
-        if table.ndim != 2 or not np.isfinite(table).all() or table.min(initial=0) < 0:
+        is_valid = np.isfinite(table) & (table >= 0)
+        if table.ndim != 2 or not is_valid.all():
             raise InputError(
                 f"table (shape {table.shape}) must be a matrix of finite weights of zero or more."
             )
@@ -350,7 +351,8 @@ class _Pass:
             is_heavy = high - low == 1 and indptr[high] - indptr[low] > max_edges
             step = SLICE if is_heavy else columns
             for begin in range(0, columns, step):
-                yield (rows[0] + low, rows[0] + high), (begin, min(columns, begin + step))
+                end = min(columns, begin + step)
+                yield (rows[0] + low, rows[0] + high), (begin, end)
 
     def _factors(self, double: bool) -> tuple[np.ndarray, np.ndarray]:
         """The flat table and the column scale, in the type of the sums."""
