@@ -108,7 +108,8 @@ def joined_ranges(begin: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 def index_type(size: int) -> np.dtype:
     """32 bits where positions below `size` fit, otherwise 64."""
-    return np.dtype(np.int32 if size <= np.iinfo(np.int32).max else np.int64)
+    fits = size <= np.iinfo(np.int32).max
+    return np.dtype(np.int32 if fits else np.int64)
 
 
 def build_csr(
