@@ -317,7 +317,8 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
         raise InputError(
             f"{name} is negative ({out[at]}) at edge {at}; weights must be zero or more."
         )
-    if out.max(initial=0.0) > 1e30 or out.min(initial=1.0, where=out > 0) < 1e-30:
+    smallest = out.min(initial=1.0, where=out > 0)
+    if out.max(initial=0.0) > 1e30 or smallest < 1e-30:
         raise InputError(
             f"{name} exceeds the range 1e-30 to 1e30 of float32 sums; "
             "rescale it (only ratios matter)."

@@ -131,6 +131,7 @@ def _named_like(graph: TemporalGraph, spec: Spec) -> Spec:
 
 
 def _refuse_others(what: str, names: Iterable[str], saved_names: Iterable[str]) -> None:
+    """Refuse names of types or relations that are not exactly those of the graph."""
     own = sorted(names)
     saved = sorted(saved_names)
     if own != saved:

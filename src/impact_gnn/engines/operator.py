@@ -175,7 +175,9 @@ class Operator:
     @property
     def weight_dtype(self) -> np.dtype:
         """The type of the weights of edges."""
-        return np.dtype(np.float32) if self.csr.weight is None else self.csr.weight.dtype
+        if self.csr.weight is None:
+            return np.dtype(np.float32)
+        return self.csr.weight.dtype
 
     def balance(self, out: np.ndarray) -> np.ndarray:
         """Fill `out` with a_vu / Σ a_vw over the sources w of the time t_u, for every edge."""
@@ -306,13 +308,15 @@ class _Pass:
             prefetch_distance(x),
         )
         tiles = self._tiles(x.shape[1], rows or (0, shape[0]))
-        _native.run(kernels.gather, [(*tile, *shared) for tile in tiles], threads)
+        tasks = [(*tile, *shared) for tile in tiles]
+        _native.run(kernels.gather, tasks, threads)
         return out
 
     def between(self, sources: np.ndarray) -> _Pass:
         """Return the pass that reads a row of x for each of these sources, and no others."""
         # Sources by their places among the rows of x, in the type that the kernel knows.
-        position = np.searchsorted(sources, self.csr.indices).astype(self.csr.indices.dtype)
+        indices = self.csr.indices
+        position = np.searchsorted(sources, indices).astype(indices.dtype)
         column_scale = self.column_scale
         if len(column_scale):
             column_scale = column_scale[sources]

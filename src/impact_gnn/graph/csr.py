@@ -158,7 +158,9 @@ def merged(csr: CSR) -> CSR:
         values = csr.weight.copy()
     # scipy refuses a matrix without columns.
     shape = (csr.num_targets, max(csr.num_sources, 1))
-    matrix = csr_array((values, csr.indices.copy(), csr.indptr.copy()), shape=shape)
+    # It changes its arrays in place.
+    arrays = (values, csr.indices.copy(), csr.indptr.copy())
+    matrix = csr_array(arrays, shape=shape)
     matrix.sum_duplicates()
     return replace(
         csr,

@@ -86,8 +86,9 @@ def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence
     # Sorted, so that a repeat equals the one before it.
     place = place[np.diff(place, prepend=-1) > 0]  # many times as fast as np.unique
     source, target = relation.edge_index
-    edge_index = np.stack([numbers[0][source[place]], numbers[1][target[place]]])
-    return relation.selected(edge_index, place)
+    new_source = numbers[0][source[place]]
+    new_target = numbers[1][target[place]]
+    return relation.selected(np.stack([new_source, new_target]), place)
 
 
 def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -> np.ndarray:

@@ -22,7 +22,8 @@ class Timeline:
         for kind, time in times.items():
             if time is not None:
                 distinct[kind] = np.unique(time, return_counts=True)
-        union = np.unique(np.concatenate([values for values, _ in distinct.values()]))
+        all_times = [values for values, _ in distinct.values()]
+        union = np.unique(np.concatenate(all_times))
         counts = {}
         for kind, (values, count) in distinct.items():
             counts[kind] = np.zeros(len(union), np.int64)

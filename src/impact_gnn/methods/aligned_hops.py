@@ -30,7 +30,8 @@ def moments_of(hop: Hop, group: np.ndarray, num_groups: int) -> Moments:
 
     def moments_from(begin: int) -> Moments:
         rows = selected[begin : begin + BLOCK]
-        return Moments.of(np.asarray(hop.rows(rows)), group[rows], num_groups)
+        values = np.asarray(hop.rows(rows))
+        return Moments.of(values, group[rows], num_groups)
 
     # at least one block, which may be empty
     begins = range(0, max(len(selected), 1), BLOCK)
@@ -129,8 +130,9 @@ def pny(hops: list[Hop], context: HopContext) -> list[Hop]:
         previous = message
 
         def change(values: np.ndarray, index: np.ndarray, moved: np.ndarray = moved) -> np.ndarray:
+            position = np.searchsorted(labelled, index)
             # [n]: the position of a row among the labelled ones, if it is one of them
-            position = np.searchsorted(labelled, index).clip(max=max(len(labelled) - 1, 0))
+            position = position.clip(max=max(len(labelled) - 1, 0))
             is_labelled = labelled[position] == index
             values = np.array(values, np.float32)
             values[is_labelled] = moved[position[is_labelled]]
