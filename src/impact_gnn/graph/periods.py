@@ -213,19 +213,20 @@ def choose(
         periods = _split(number, past, unit, border)
         return periods, f"{sentence}; one begins where labels end (--period or period=)"
     starts = _starts(number, past, count, cut)
-    first = 0
-    if not dated:
-        num_digits = len(str(int(np.abs(number).max())))
-        # A power of ten above all values, so that bin numbers cannot be taken for times.
-        first = 10 ** (num_digits + 1)
     periods = Periods(
         unit="bins",
         dated=dated,
         starts=tuple(starts.astype(float).tolist()),
         end=float(number.max()),
-        first=first,
+        first=0 if dated else _beyond(number),
     )
     return periods, f"{distinct:,} distinct times in {len(starts)} periods of about equal size"
+
+
+def _beyond(number: np.ndarray) -> int:
+    """A power of ten above all values, so that bin numbers cannot be taken for times."""
+    num_digits = len(str(int(np.abs(number).max())))
+    return 10 ** (num_digits + 1)
 
 
 def _refuse_other_kind(periods: Periods, dated: bool) -> None:
