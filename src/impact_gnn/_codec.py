@@ -28,9 +28,8 @@ def encode(value: Any) -> Any:
     if hasattr(type(value), "parse"):
         return str(value)
     if dataclasses.is_dataclass(value):
-        return {
-            field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: encode(getattr(value, name)) for name in names}
     if isinstance(value, dict):
         return {str(key): encode(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -53,61 +52,52 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         return data
     # The only unions in our files are of a type with None.
     if origin in (typing.Union, types.UnionType):
-        return (
-            None
-            if data is None
-            else _decode(next(one for one in inner if one is not type(None)), data, where)
-        )
+        if data is None:
+            return None
+        present = [one for one in inner if one is not type(None)]
+        return _decode(present[0], data, where)
     if origin in (list, tuple):
         _expect(isinstance(data, list), "a list", data, where)
         # A tuple has a type for every entry, a list or tuple[T, ...] one for all.
-        kinds = inner if origin is tuple and inner[-1] is not Ellipsis else inner[:1] * len(data)
+        kinds = inner
+        if origin is list or inner[-1] is Ellipsis:
+            kinds = inner[:1] * len(data)
         _expect(len(kinds) == len(data), f"a list of {len(kinds)}", data, where)
-        parts = zip(kinds, data, strict=True)
-        return origin(_decode(one, part, f"{where}[{k}]") for k, (one, part) in enumerate(parts))
+        places = [f"{where}[{k}]" for k in range(len(data))]
+        return origin(map(_decode, kinds, data, places))
     if origin is dict:
         _expect(isinstance(data, dict), "an object", data, where)
-        key = (
-            int
-            if inner[0] is int
-            else functools.partial(_decode, inner[0], where=f"a name in {where}")
-        )
-        return {
-            key(name): _decode(inner[1], part, f"{where}.{name}") for name, part in data.items()
-        }
+        parts = {}
+        for name, part in data.items():
+            # The keys of an object in JSON are text.
+            key = int(name) if inner[0] is int else _decode(inner[0], name, f"a name in {where}")
+            parts[key] = _decode(inner[1], part, f"{where}.{name}")
+        return parts
     if hasattr(kind, "parse"):
         return kind.parse(data)
     if issubclass(kind, Enum):
-        _expect(
-            data in [one.value for one in kind],
-            f"one of {[one.value for one in kind]}",
-            data,
-            where,
-        )
+        values = [one.value for one in kind]
+        _expect(data in values, f"one of {values}", data, where)
         return kind(data)
     if dataclasses.is_dataclass(kind):
         make: Any = kind
-        hints = {field.name: _hints(make)[field.name] for field in dataclasses.fields(make)}
-        _expect(
-            isinstance(data, dict) and hints.keys() == data.keys(),
-            f"an object with {sorted(hints)}",
-            data,
-            where,
-        )
-        return make(
-            **{name: _decode(hints[name], part, f"{where}.{name}") for name, part in data.items()}
-        )
+        hints = _hints(make)
+        is_complete = isinstance(data, dict) and hints.keys() == data.keys()
+        _expect(is_complete, f"an object with {sorted(hints)}", data, where)
+        fields = {name: _decode(hints[name], data[name], f"{where}.{name}") for name in data}
+        return make(**fields)
     # JSON writes 1.0 as 1, and a bool is an int in Python but not in our files.
-    fits = isinstance(data, int | float if kind is float else kind) and (
-        kind is bool or not isinstance(data, bool)
-    )
-    _expect(fits, f"of type {kind.__name__}", data, where)
+    fits = isinstance(data, int | float if kind is float else kind)
+    is_stray_bool = isinstance(data, bool) and kind is not bool
+    _expect(fits and not is_stray_bool, f"of type {kind.__name__}", data, where)
     return kind(data)
 
 
 @functools.cache
 def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+    """Return the types of the fields of a dataclass."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
 def _expect(fits: bool, wanted: str, data: Any, where: str) -> None:

@@ -105,17 +105,14 @@ def _refuse_foreign(
         return
     # Folders on the way to our files are ours as well.
     folders = {parent.as_posix() for name in own for parent in PurePosixPath(name).parents}
-    foreign = [
-        name
-        for file in sorted(place.rglob("*"))
-        if (name := file.relative_to(place).as_posix()) not in {*own, *folders}
-        or file.is_symlink()  # which we never write
-    ]
-    if foreign:
-        raise InputError(
-            f"{path} exists and contains other files ({quoted(foreign[0])}); "
-            "move them away, or choose a new or an empty directory."
-        )
+    ours = folders | {*own}
+    for file in sorted(place.rglob("*")):
+        name = file.relative_to(place).as_posix()
+        if name not in ours or file.is_symlink():  # which we never write
+            raise InputError(
+                f"{path} exists and contains other files ({quoted(name)}); "
+                "move them away, or choose a new or an empty directory."
+            )
 
 
 def _named_path(path: Path) -> Path:
@@ -268,10 +265,11 @@ def resolve(path: Path) -> Path:
 
     Nothing is changed: the next writer puts it back.
     """
-    if not path.name or os.path.lexists(path) or not path.absolute().parent.is_dir():
+    parent = path.absolute().parent
+    if not path.name or os.path.lexists(path) or not parent.is_dir():
         return path
-    folders = leftovers(path.absolute().parent, path.name)
-    return next((one / OLD for one in folders if (one / OLD).is_dir()), path)
+    old = [folder / OLD for folder in leftovers(parent, path.name)]
+    return next(filter(Path.is_dir, old), path)
 
 
 def sweep(directory: Path) -> None:
@@ -323,10 +321,10 @@ def read_json(path: Path, *, sealed: bool = False) -> Any:
 
 def _unsealed(path: Path, content: Any) -> Any:
     """What the sealed JSON at `path` holds, if it is what was written there."""
-    seal, inner = (
-        (content.get("seal"), content.get("content")) if isinstance(content, dict) else (None, None)
-    )
-    if seal != digest(json.dumps(inner), *_mark(path)):
+    if not isinstance(content, dict):
+        raise InputError(_changed(path))
+    inner = content.get("content")
+    if content.get("seal") != digest(json.dumps(inner), *_mark(path)):
         raise InputError(_changed(path))
     return inner
 
@@ -390,8 +388,9 @@ def _mark(path: Path) -> list[str]:
 
     They are part of a seal, so that no sealed file can take the place of another.
     """
-    *_, folder, name = ["", *(part for part in path.parts if not TEMPORARY.fullmatch(part))]
-    return [folder, name] if re.fullmatch("[0-9a-f]{24}", folder) else [name]
+    parts = [part for part in path.parts if not TEMPORARY.fullmatch(part)]
+    has_digest = len(parts) > 1 and re.fullmatch("[0-9a-f]{24}", parts[-2])
+    return parts[-2:] if has_digest else parts[-1:]
 
 
 def _changed(path: Path) -> str:
@@ -408,12 +407,11 @@ def _state(path: Path) -> tuple[int, ...]:
 
 def seal_folder(folder: Path) -> None:
     """Writes down the checksums of all files in a folder."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    write_json(
-        folder / SUMS,
-        {file.relative_to(folder).as_posix(): checksum(file) for file in files},
-        sealed=True,
-    )
+    sums = {}
+    for file in sorted(folder.rglob("*")):
+        if file.is_file():
+            sums[file.relative_to(folder).as_posix()] = checksum(file)
+    write_json(folder / SUMS, sums, sealed=True)
 
 
 def sealed_files(folder: Path) -> list[str]:
@@ -493,8 +491,11 @@ def explain_disk_full(directory: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        code = re.search(r"os error (\d+)", str(error))  # as libraries in Rust have it
-        if (int(code[1]) if code else getattr(error, "errno", None)) not in FULL:
+        code = getattr(error, "errno", None)
+        match = re.search(r"os error (\d+)", str(error))  # as libraries in Rust have it
+        if match:
+            code = int(match[1])
+        if code not in FULL:
             raise
         raise DiskFull(
             f"the disk of {directory} is full; "
@@ -575,7 +576,7 @@ def create_array(path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> 
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     sizes = tuple(map(int, shape))  # numpy's own integers would be written into the header as calls
-    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=sizes)
+    array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), sizes)
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
@@ -631,10 +632,10 @@ def digest(*parts: Any) -> str:
             total.update(repr(part.tolist()).encode())
             continue
         # an edge list [2, E] is long in its second axis
-        axis = int(part.ndim > 1 and part.shape[0] < part.shape[-1])
-        pieces = [
-            part[(slice(None),) * axis + (rows,)] for rows in _native.block_slices(part, axis)
-        ]
+        if part.ndim > 1 and part.shape[0] < part.shape[-1]:
+            pieces = [part[:, columns] for columns in _native.block_slices(part, 1)]
+        else:
+            pieces = [part[rows] for rows in _native.block_slices(part)]
         # Hashing lets go of the GIL, so pieces are summed up side by side and their sums in order.
         with ThreadPoolExecutor(_native.available()) as pool:
             for piece in pool.map(_piece_digest, pieces):
@@ -678,8 +679,10 @@ def byte_size(text: str | int) -> int:
     words = str(text).strip().upper().removesuffix("B")
     units = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
     factor = units.get(words[-1:], 1)
+    if factor > 1:
+        words = words[:-1]
     try:
-        size = int(float(words[:-1] if factor > 1 else words) * factor)
+        size = int(float(words) * factor)
     except (ValueError, OverflowError):
         size = 0
     if size <= 0:

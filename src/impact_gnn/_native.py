@@ -93,11 +93,12 @@ def spans(cumulative: np.ndarray, most: int) -> np.ndarray:
     begin = int(cumulative[0])
     total = int(cumulative[-1])
     size = len(cumulative) - 1
+    multiples = np.arange(begin + most, total, most)
     # The last row that begins within each multiple of `most` entries.
-    borders = np.searchsorted(cumulative, np.arange(begin + most, total, most), side="right") - 1
+    borders = np.searchsorted(cumulative, multiples, side="right") - 1
     # A row that exceeds the limit alone gets a border before and behind it.
     heavy = np.flatnonzero(np.diff(cumulative) > most)
-    return np.unique(np.concatenate([[0, size], borders, heavy, heavy + 1]).clip(0, size))
+    return np.unique(np.r_[0, size, borders, heavy, heavy + 1].clip(0, size))
 
 
 def aligned_empty(shape: tuple[int, int], dtype: Any) -> np.ndarray:
@@ -118,7 +119,8 @@ def plain_view(array: np.ndarray) -> np.ndarray:
 
 def flat_view(array: np.ndarray, size: int, dtype: np.dtype) -> np.ndarray:
     """Return `array`'s memory as a flat, writable array: read-only ones compile again."""
-    memory: Any = (ctypes.c_char * (size * dtype.itemsize)).from_address(array.ctypes.data)
+    buffer_type: Any = ctypes.c_char * (size * dtype.itemsize)
+    memory = buffer_type.from_address(array.ctypes.data)
     memory._owner = array  # keeps it alive as long as the view
     return np.ndarray((size,), dtype, buffer=memory)
 

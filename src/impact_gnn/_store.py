@@ -45,7 +45,8 @@ class Store:
         file = directory / INPUTS
         now = encode({"impact_gnn": __version__, **inputs})
         # Before anything is created: a refused directory stays as it was.
-        if begins := not file.exists():
+        begins = not file.exists()
+        if begins:
             _refuse_others(outer, directory)
         _files.require_plain(directory, directory=True)
         with _files.remove_empty_parents(directory / INPUTS), _files.locked(directory):
@@ -59,10 +60,7 @@ class Store:
                 yield cls(directory)
             except InputError:
                 # refused before anything was done
-                if begins and set(os.listdir(directory)) == {
-                    INPUTS,
-                    _files.LOCK,
-                }:
+                if begins and {*os.listdir(directory)} == {INPUTS, _files.LOCK}:
                     file.unlink()
                     (directory / _files.LOCK).unlink()
                 raise
@@ -85,9 +83,9 @@ class Store:
 
     def get(self, name: str, kind: type[T]) -> T | None:
         file = self.directory / f"{name}.json"
-        return (
-            decode(kind, _files.read_json(file, sealed=True), str(file)) if file.exists() else None
-        )
+        if not file.exists():
+            return None
+        return decode(kind, _files.read_json(file, sealed=True), str(file))
 
     def put(self, name: str, value: Any) -> None:
         _files.write_json(self._writable(f"{name}.json"), encode(value), sealed=True)
@@ -115,8 +113,8 @@ def _refuse_others(outer: Path, directory: Path) -> None:
         raise InputError(f"{outer} is a file; choose a directory for the results.")
     # What a run leaves that was killed before its inputs were written.
     ours = {_files.LOCK} if outer == directory else {directory.name}
-    begun = {folder.name for folder in _files.leftovers(outer, INPUTS)}
-    if {*(os.listdir(outer) if outer.is_dir() else ())} - ours - begun:
+    ours |= {folder.name for folder in _files.leftovers(outer, INPUTS)}
+    if outer.exists() and {*os.listdir(outer)} - ours:
         raise InputError(
             f"{outer} exists and contains other files; choose a new or an empty directory."
         )
@@ -125,14 +123,19 @@ def _refuse_others(outer: Path, directory: Path) -> None:
 
 
 def _refuse_changes(outer: Path, before: Any, now: dict[str, Any]) -> None:
-    before = before if isinstance(before, dict) else {}
-    changes = [
-        f"{name} has changed"
-        if re.fullmatch("[0-9a-f]{24}", str(now.get(name)))
-        else f"{name} was {quoted(before.get(name))} and is {quoted(now.get(name))} now"
-        for name in dict.fromkeys([*before, *now])
-        if before.get(name) != now.get(name)
-    ]
+    if not isinstance(before, dict):
+        before = {}
+    changes = []
+    for name in {**before, **now}:
+        old = before.get(name)
+        new = now.get(name)
+        if old == new:
+            continue
+        # A digest says nothing to a reader.
+        change = f"{name} was {quoted(old)} and is {quoted(new)} now"
+        if re.fullmatch("[0-9a-f]{24}", str(new)):
+            change = f"{name} has changed"
+        changes.append(change)
     if changes:
         raise InputError(
             f"{outer} was started with other inputs ({'; '.join(changes)}); choose another place."

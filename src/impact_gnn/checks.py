@@ -135,13 +135,8 @@ def whole_number(name: str, value: Any) -> int:
             f"{name}={quoted(value)} does not fit into a 64-bit integer; use a smaller number."
         )
     out = array(name, value)
-    if (
-        out.ndim
-        or out.dtype.kind not in "iuf"
-        or out != out
-        or out in (np.inf, -np.inf)
-        or int(out) != out
-    ):
+    is_number = out.ndim == 0 and out.dtype.kind in "iuf"
+    if not is_number or not np.isfinite(out) or int(out) != out:
         raise InputError(f"{name}={quoted(value)} is not a whole number; pass an integer.")
     return int(out)
 
@@ -150,22 +145,19 @@ def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
     """`value` as a two-dimensional array of finite floats, one row per node."""
     out = array(name, value)
     if out.ndim != 2:
-        wanted = (
-            "one row per node and one column per feature [N, f]"
-            if out.ndim == 1
-            else "a matrix [N, f]"
-        )
+        wanted = "a matrix [N, f]"
+        if out.ndim == 1:
+            wanted = "one row per node and one column per feature [N, f]"
         raise InputError(f"{name} has shape {out.shape}; expected {wanted}.")
     if out.dtype.kind not in "iufb":
         raise InputError(f"{name} has dtype {out.dtype}; use numbers.")
     if num_rows is not None and len(out) != num_rows:
         raise InputError(f"{name} has {len(out)} rows for {num_rows} nodes; pass one row per node.")
     if out.dtype.kind != "f":
+        parts = (out[part] for part in _native.blocks(out) if out.dtype.itemsize >= 4)
         # float32 holds whole numbers up to 2^24 exactly.
-        exact = out.dtype.itemsize < 4 or all(
-            np.abs(out[p]).max(initial=0) <= 1 << 24 for p in _native.blocks(out)
-        )
-        out = out.astype(np.float32 if exact else np.float64)
+        is_exact = all(np.abs(part).max(initial=0) <= 1 << 24 for part in parts)
+        out = out.astype(np.float32 if is_exact else np.float64)
     elif out.dtype.itemsize > 8:
         out = out.astype(np.float64)
     finite(name, out)
@@ -174,19 +166,22 @@ def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
 
 def finite(name: str, values: np.ndarray) -> None:
     """Refuses NaN and infinity, naming the worst column and how many there are."""
-    bad = np.zeros(values.shape[1] if values.ndim == 2 else 1, dtype=np.int64)
+    matrix = values if values.ndim == 2 else values[:, None]
+    bad = np.zeros(matrix.shape[1], np.int64)  # values of every column
     rows = max(1, BLOCK // max(1, len(bad)))
     first = None
-    for start in range(0, len(values), rows):
-        wrong = ~np.isfinite(values[start : start + rows])
+    for start in range(0, len(matrix), rows):
+        wrong = ~np.isfinite(matrix[start : start + rows])
         if wrong.any():
-            wrong = wrong.reshape(len(wrong), -1)
-            first = start + int(wrong.any(1).argmax()) if first is None else first
+            if first is None:
+                first = start + int(wrong.any(1).argmax())
             bad += wrong.sum(0)
         _native.release(values)
     if first is not None:
-        where = f"column {bad.argmax()} has {bad.max()} of them, " if values.ndim == 2 else ""
-        where = f"({where}the first in row {first})"
+        column = ""
+        if values.ndim == 2:
+            column = f"column {bad.argmax()} has {bad.max()} of them, "
+        where = f"({column}the first in row {first})"
         raise InputError(
             f"{name} contains {bad.sum()} NaN or infinite values {where}; fill or drop them first."
         )
@@ -230,23 +225,21 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
     if len(out) == 0:
         raise InputError(f"{name} is empty; pass at least one node.")
     _refuse_span(name, out)
-    if (
-        int(out.max()) - int(out.min()) >= MAX_PERIODS
-        and (count := len(np.unique(out))) > MAX_PERIODS
-    ):
-        size = f"tables of {count:,} x {count:,} would need {8 * count**2 / 2**30:,.1f} GiB"
+    # Times so close together are few; others are counted.
+    if int(out.max()) - int(out.min()) < MANY_PERIODS:
+        return out
+    count = len(np.unique(out))
+    tables = f"tables of {count:,} x {count:,}"
+    if count > MAX_PERIODS:
+        size = f"{tables} would need {8 * count**2 / 2**30:,.1f} GiB"
         many = f"{name} has {count:,} distinct values, more than {MAX_PERIODS:,} periods ({size})"
         raise InputError(f"{many}; {FEWER_PERIODS}.")
-    if int(out.max()) - int(out.min()) >= MANY_PERIODS:
-        count = len(np.unique(out))
-        if count >= MANY_PERIODS and len(out) < 2 * count:
-            raise InputError(
-                f"{name} has {count:,} distinct values for {len(out):,} nodes, "
-                "so most periods have "
-                f"a single node; {FEWER_PERIODS}."
-            )
-        what = f"tables of {count:,} x {count:,} periods"
-        fits(what, 8.0 * TABLES_OF_PERIODS * count**2, FEWER_PERIODS)
+    if count >= MANY_PERIODS and len(out) < 2 * count:
+        raise InputError(
+            f"{name} has {count:,} distinct values for {len(out):,} nodes, "
+            f"so most periods have a single node; {FEWER_PERIODS}."
+        )
+    fits(f"{tables} periods", 8.0 * TABLES_OF_PERIODS * count**2, FEWER_PERIODS)
     return out
 
 
@@ -293,15 +286,14 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
         out = whole_numbers(name, out, ndim=2)
     if out.shape[1] == 0:
         return out.astype(np.int64, copy=False)
-    for row, (side, size) in enumerate((("source", num_source), ("target", num_target))):
-        if any(out[row, e].min() < 0 or out[row, e].max() >= size for e in _native.blocks(out, 1)):
-            at = int(((out[row] < 0) | (out[row] >= size)).argmax())
-            where = (
-                f"edge {at} has {side} {out[row, at]}, "
-                f"but there are {size} such nodes (0 to {size - 1})"
-            )
+    for ends, side, size in zip(out, ("source", "target"), (num_source, num_target), strict=True):
+        parts = (ends[part] for part in _native.blocks(out, 1))
+        if any(part.min() < 0 or part.max() >= size for part in parts):
+            at = int(((ends < 0) | (ends >= size)).argmax())
             raise InputError(
-                f"{name} refers to a missing node: {where}; remove the edge or add the node."
+                f"{name} refers to a missing node: edge {at} has {side} {ends[at]}, "
+                f"but there are {size} such nodes (0 to {size - 1}); "
+                "remove the edge or add the node."
             )
     return out if out.dtype in (np.int32, np.int64) else out.astype(np.int64)
 
@@ -325,7 +317,8 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
         raise InputError(
             f"{name} is negative ({out[at]}) at edge {at}; weights must be zero or more."
         )
-    if out.max(initial=0.0) > 1e30 or out.min(initial=1.0, where=out > 0) < 1e-30:
+    smallest = out.min(initial=1.0, where=out > 0)
+    if out.max(initial=0.0) > 1e30 or smallest < 1e-30:
         raise InputError(
             f"{name} exceeds the range 1e-30 to 1e30 of float32 sums; "
             "rescale it (only ratios matter)."
@@ -354,12 +347,12 @@ def mask(name: str, value: Any, num_rows: int) -> np.ndarray:
 
 def fits(what: str, size: float, fix: str) -> None:
     """Refuses an allocation of `size` bytes that exceeds the free memory."""
-    if size > (free := _native.free_memory()):
-        too_large = (
+    free = _native.free_memory()
+    if size > free:
+        raise InputError(
             f"{what} would need {size / 2**30:,.1f} GiB of memory, "
-            f"but {free / 2**30:,.1f} GiB are free"
+            f"but {free / 2**30:,.1f} GiB are free; {fix}."
         )
-        raise InputError(f"{too_large}; {fix}.")
 
 
 def sorted_times(name: str, value: Any) -> np.ndarray:
@@ -488,8 +481,9 @@ def ids(name: str, value: Any) -> np.ndarray:
     if out.dtype.kind == "U" and out.dtype.itemsize:
         # numpy ends text at its last letter, so a NUL before it would be lost.
         letters = np.ascontiguousarray(out).view(np.uint32).reshape(*out.shape, -1)
-        cut = (letters[..., :-1] == 0) & (letters[..., 1:] != 0)
-        if cut.any() or ((letters >= 0xD800) & (letters < 0xE000)).any():
+        is_cut = (letters[..., :-1] == 0) & (letters[..., 1:] != 0)
+        is_surrogate = (letters >= 0xD800) & (letters < 0xE000)
+        if is_cut.any() or is_surrogate.any():
             raise InputError(
                 f"{name} contains text with a NUL or a lone surrogate, which files cannot store; "
                 "replace it."
@@ -501,12 +495,12 @@ def distinct(name: str, values: np.ndarray) -> None:
     """Refuses repeated identifiers, naming the first one."""
     if len(np.unique(values)) != len(values):
         unique, first, count = np.unique(values, return_index=True, return_counts=True)
-        # The repeated id that comes first in the data.
-        at = int(np.flatnonzero(count > 1)[first[count > 1].argmin()])
-        which = (
-            f"{len(values) - len(unique)} duplicate ids, first {unique[at]!s} ({count[at]} times)"
+        # The repeated id that comes first in the data; others are put behind all rows.
+        at = int(np.where(count > 1, first, len(values)).argmin())
+        raise InputError(
+            f"{name} has {len(values) - len(unique)} duplicate ids, "
+            f"first {unique[at]!s} ({count[at]} times); keep one row per node."
         )
-        raise InputError(f"{name} has {which}; keep one row per node.")
 
 
 def quoted(value: object) -> str:

@@ -116,11 +116,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         def work() -> None:
             if options.get("json") is not None:
                 require_file(options["json"])
-            values = {
-                name: group(**{field.name: options.pop(field.name) for field in fields(group)})
-                for name, group in groups.items()
-            }
-            function(**options, **values)
+            for name, group in groups.items():
+                values = {field.name: options.pop(field.name) for field in fields(group)}
+                options[name] = group(**values)
+            function(**options)
 
         guarded(work)
 

@@ -64,8 +64,10 @@ def check(graph: Graph, source: GraphOptions, json: Json = None) -> None:
         is_target = masked.targets(time)
         since = period_named(masked.name_of(time))
         console.print(f"targets   {int(is_target.sum()):,} nodes from {since} on")
-        if masked.y is not None and (count := int(((masked.y < 0) & ~is_target).sum())):
-            console.print(f"{count:,} unlabelled nodes before {since} are not predicted")
+        if masked.y is not None:
+            count = int(((masked.y < 0) & ~is_target).sum())
+            if count:
+                console.print(f"{count:,} unlabelled nodes before {since} are not predicted")
     write_json(json, encode(summary) | {"inferred_cutoff": time, "taken_for": reading.notes})
 
 

@@ -226,4 +226,5 @@ def seconds(text: str) -> float:
     match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh]?)\s*", text)
     if match is None or float(match[1]) <= 0:
         raise ig.InputError(f"{text!r} is not a duration; use for example 90s, 10m or 2h.")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+    lengths = {"": 1, "s": 1, "m": 60, "h": 3600}
+    return float(match[1]) * lengths[match[2]]

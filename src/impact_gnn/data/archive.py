@@ -112,9 +112,9 @@ def _several_types(where: str, arrays: Arrays) -> dict[str, Any]:
         nodes[kind] = {field: arrays[name] for field, name in names.items() if name in arrays}
         if size is not None:
             nodes[kind]["num_nodes"] = _single(f"{size} of {where}", arrays[size])
-    used = {*COMMON, *types.values(), *(f"{kind}_{field}" for kind in types for field in FIELDS)}
+    node_arrays = {f"{kind}_{field}" for kind in types for field in FIELDS}
     edges = {}
-    for name in sorted(set(arrays) - used):
+    for name in sorted(set(arrays) - node_arrays - {*COMMON, *types.values()}):
         triple = relation_of(name, types)
         if triple is not None:
             edges[triple] = {
@@ -126,11 +126,10 @@ def _several_types(where: str, arrays: Arrays) -> dict[str, Any]:
         raise InputError(
             f"{where} contains no relation between its types {listing(list(types))}; {NAMING}."
         )
-    num_labels = None
+    parts = {"nodes": nodes, "edges": edges, "target": _target(where, nodes)}
     if "num_labels" in arrays:
-        num_labels = _single(f"num_labels of {where}", arrays["num_labels"])
-    target = _target(where, nodes)
-    return {"nodes": nodes, "edges": edges, "target": target, "num_labels": num_labels}
+        parts["num_labels"] = _single(f"num_labels of {where}", arrays["num_labels"])
+    return parts
 
 
 def _target(where: str, nodes: Mapping[str, Mapping[str, Any]]) -> str:

@@ -89,8 +89,9 @@ class BlockPairs:
         self.offset = np.append(0, np.cumsum(sizes))
         self.ordered = ordered
         self.state = np.uint64(seed.generate_state(1, np.uint64)[0])
+        no_edges = np.empty((2, 0), members.dtype)
         # The same random walk counts links first: a piece's place in the result is then known.
-        self._walk(0, len(origin), np.empty((2, 0), members.dtype))
+        self._walk(0, len(origin), no_edges)
 
     @property
     def count(self) -> np.ndarray:
@@ -132,7 +133,9 @@ class Draw:
         block = self.period.astype(smallest_unsigned(blocks + 1))  # small types are sorted by radix
         block *= block.dtype.type(model.num_labels)
         block += self.label
-        row, column = np.indices((blocks, blocks), dtype=np.int32).reshape(2, -1)
+        # Every ordered pair of blocks, [2, blocks²].
+        pairs_of_blocks = np.indices((blocks, blocks), dtype=np.int32)
+        row, column = pairs_of_blocks.reshape(2, -1)
         members = np.argsort(block, kind="stable")
         self.pairs = BlockPairs(
             members=members.astype(dtype or index_type(model.num_nodes)),
@@ -154,7 +157,8 @@ def draw_nodes(model: TSBM, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
     labels = np.arange(model.num_labels, dtype=smallest_unsigned(model.num_labels))
     if model.ordered:
         # Independent times in increasing order: only how often each occurs is random.
-        per_time = rng.multinomial(model.num_nodes, np.full(len(times), 1 / len(times)))
+        share = np.full(len(times), 1 / len(times))
+        per_time = rng.multinomial(model.num_nodes, share)
         label = rng.integers(len(labels), size=model.num_nodes, dtype=labels.dtype)
         return label, np.repeat(times, per_time)
     blocks = len(times) * len(labels)

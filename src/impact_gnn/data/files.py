@@ -139,7 +139,8 @@ def convert_graph(
     roles: str | Path | None = None,
 ) -> Reading:
     """Save a graph to `out`; tables that are large for `memory` are read through files there."""
-    size = sum(source.size for source in tables_in(path).values()) if is_table(path) else 0
+    tables = tables_in(path) if is_table(path) else {}
+    size = sum(source.size for source in tables.values())
     is_streamed = 4 * size > _files.byte_size(memory)
     with _files.exclusive_scratch(out) as scratch:
         reading = read(
@@ -150,10 +151,8 @@ def convert_graph(
             roles=roles,
             spill=scratch if is_streamed else None,
         )
-        tables = None
-        if reading.spec is not None:
-            tables = reading.spec.content()
-        reading.graph.save(out, tables=tables)
+        content = None if reading.spec is None else reading.spec.content()
+        reading.graph.save(out, tables=content)
         return Reading(load(out), reading.notes) if is_streamed else reading
 
 
@@ -186,10 +185,7 @@ def first_toml(path: str | Path) -> str:
             continue
         head = heads[node.file]
         features = [name for name in head.column_names if name not in node.roles.values()]
-        kinds[kind] = {
-            name: (node.columns[name], "names other nodes")
-            if name in node.columns
-            else guess_kind(name, head.column(name))
-            for name in features
-        }
+        kinds[kind] = {name: guess_kind(name, head.column(name)) for name in features}
+        for name, column_kind in node.columns.items():
+            kinds[kind][name] = (column_kind, "names other nodes")
     return write_toml(spec, kinds)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, combinations
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -62,7 +63,7 @@ class Entity:
 
     source: Source
     id: str
-    words: tuple[str, ...]
+    words: tuple[str, ...] = ()
 
     @cached_property
     def ids(self) -> pa.Array:
@@ -78,8 +79,8 @@ class Entity:
         name = plain_name(column)
         if name == plain_name(self.id) or name in self.words:
             return len(name)
-        endings = (f"{word}{ending}" for word in self.words for ending in KEY_ENDINGS)
-        return max((len(ending) for ending in endings if name.endswith(ending)), default=0)
+        endings = [f"{word}{ending}" for word in self.words for ending in KEY_ENDINGS]
+        return max(map(len, filter(name.endswith, endings)), default=0)
 
     def roles_in(self, names: Sequence[str]) -> list[str]:
         """Return two or more columns that name this table in several roles.
@@ -102,12 +103,16 @@ class Entity:
         return bool(len(present)) and pc.mean(present).as_py() >= share
 
 
+Entities: TypeAlias = Mapping[str, Entity]
+"""Entities by node type."""
+
+
 def plain_name(name: str) -> str:
     """Return a name in lower case without separators: race_id and raceId are one name."""
     return re.sub(r"[_\s-]", "", name).lower()
 
 
-def find_keys(entities: Mapping[str, Entity]) -> list[ForeignKey]:
+def find_keys(entities: Entities) -> list[ForeignKey]:
     """Find the columns that are named after another table and hold ids of it."""
     keys = []
     for table, entity in entities.items():
@@ -117,19 +122,24 @@ def find_keys(entities: Mapping[str, Entity]) -> list[ForeignKey]:
             # A table's own ids are no key.
             if column == entity.id:
                 continue
+            # Letters that match, by parent; a role alone counts as one.
             lengths = {
                 parent: other.match(column) or int(column in roles[parent])
                 for parent, other in entities.items()
             }
             # The longest match first: order_item_id refers to order_items rather than to items.
             for parent in sorted(lengths, key=lengths.__getitem__, reverse=True):
-                other = entities[parent]
                 if parent == table or not lengths[parent]:
                     break
-                if other.has_ids_in(entity.source, column):
+                if entities[parent].has_ids_in(entity.source, column):
                     keys.append(ForeignKey(table, column, parent))
                     break
     return keys
+
+
+def kind_of(table: pa.Table, name: str) -> str:
+    """Return the most likely kind of a column."""
+    return guess_kind(name, table.column(name))[0]
 
 
 def _key_texts(name: str, column: pa.ChunkedArray) -> pa.Array:
@@ -143,12 +153,14 @@ def with_parent_column(source: Source, key: str, parent: Entity, column: str) ->
     @cache
     def parents() -> tuple[pa.Array, pa.ChunkedArray]:
         table = parent.source.as_written([parent.id]).table
-        return one_array(texts(parent.id, table.column(parent.id))), table.column(column)
+        ids = texts(parent.id, table.column(parent.id))
+        return one_array(ids), table.column(column)
 
     def values(table: pa.Table, first_row: int) -> pa.ChunkedArray:
         ids, parent_values = parents()
         # The row of the parent; an unknown key has none, and gets null.
-        return parent_values.take(pc.index_in(_key_texts(key, table.column(key)), value_set=ids))
+        rows = pc.index_in(_key_texts(key, table.column(key)), value_set=ids)
+        return parent_values.take(rows)
 
     return source.with_column(FurtherColumn(f"{key}.{column}", values, (key,)))
 
@@ -171,15 +183,15 @@ def distinct_values(source: Source, columns: Sequence[str]) -> Source:
     """Return a table of the distinct values of some columns in a column "id"."""
 
     def read() -> pa.Table:
-        exact = source.as_written(columns)
-        values = [pc.unique(exact.table.column(name)).drop_null() for name in columns]
+        table = source.as_written(columns).table
+        values = [pc.unique(table.column(name)).drop_null() for name in columns]
         # Gaps make floats of the whole numbers of one column.
         numbers = [whole(floats_as_numbers(array)) for array in values]
         if None not in numbers:
             values = numbers
         # Columns of different types are joined as text.
         elif len({array.type for array in values}) > 1:
-            values = [texts(name, array) for name, array in zip(columns, values, strict=True)]
+            values = list(map(texts, columns, values))
         return pa.table({"id": pc.unique(pa.chunked_array(values))})
 
     return Source(f"{source.name}, values of {', '.join(columns)}", read)
@@ -202,25 +214,21 @@ def find_entities(
     # Columns by their name without "id" or "key".
     stems = {_stem(name): name for name in usable}
     # Pairs by name, such as source and target.
-    ends = [(stems[a], stems[b]) for a, b in ENDS if a in stems and b in stems]
+    ends = [[stems[end] for end in pair] for pair in ENDS if {*pair} <= stems.keys()]
     endings = {*KEY_ENDINGS, *ENTITY_WORDS}
     # Columns whose last word says that they name something.
     named = [name for name in usable if endings & {*_words(name)[-1:]} or name in chain(*ends)]
     text_columns = [name for name in usable if by_values and is_text(table.column(name).type)]
+    pairs = chain(combinations(named, 2), combinations(text_columns, 2))
     # Pairs that share a word, such as home_team and away_team.
-    alike = [
-        pair
-        for group in (named, text_columns)
-        for pair in combinations(group, 2)
-        if _common_word(*pair) is not None
-    ]
+    alike = [pair for pair in pairs if _common_word(*pair) is not None]
     roles = [pair for pair in (*ends, *alike) if _share_values(table, *pair)]
-    many = [name for name in text_columns if _has_many_values(name, table.column(name))]
+    many = [name for name in text_columns if _has_many_values(table, name)]
     entities: dict[str, list[str]] = {}
     for name in usable:
-        if name in chain(*roles):
-            # The first pair that the column is in.
-            pair = next(pair for pair in roles if name in pair)
+        # The first pair that the column is in.
+        pair = next((pair for pair in roles if name in pair), None)
+        if pair is not None:
             entities.setdefault(_common_word(*pair) or "entity", []).append(name)
         elif name in (*named, *many):
             kind = _stem(name) or "entity"
@@ -243,16 +251,17 @@ def may_be_id(column: pa.ChunkedArray) -> bool:
     return is_exact or whole(column) is not None
 
 
-def _has_many_values(name: str, column: pa.ChunkedArray) -> bool:
+def _has_many_values(table: pa.Table, name: str) -> bool:
     """Whether a column is a category of too many values to be a feature each."""
-    distinct = pc.count_distinct(column).as_py()
-    is_repeated = ONE_HOT < distinct <= len(column) / LEAST_ROWS
-    return is_repeated and guess_kind(name, column)[0] == "category"
+    distinct = pc.count_distinct(table.column(name)).as_py()
+    is_repeated = ONE_HOT < distinct <= len(table) / LEAST_ROWS
+    return is_repeated and kind_of(table, name) == "category"
 
 
 def _share_values(table: pa.Table, first: str, second: str) -> bool:
     """Whether two columns hold the same values, and not only yes and no."""
-    values = [pc.unique(texts(name, table.column(name))).drop_null() for name in (first, second)]
+    columns = [texts(name, table.column(name)) for name in (first, second)]
+    values = [pc.unique(column).drop_null() for column in columns]
     # Measured by the larger column, so that a few common words make no pair.
     fewer, more = sorted(values, key=len)
     num_shared = pc.sum(pc.is_in(fewer, more)).as_py()
@@ -261,9 +270,8 @@ def _share_values(table: pa.Table, first: str, second: str) -> bool:
 
 def _common_word(first: str, second: str) -> str | None:
     """Return the last word that two names share, unless it is a word of time."""
-    words = [word for word in _words(first) if word in _words(second)]
-    own = [word for word in words if word not in (*KEY_ENDINGS, *TIME_WORDS)]
-    return next(reversed(own), None)
+    shared = {*_words(second)} - {*KEY_ENDINGS, *TIME_WORDS}
+    return next((word for word in reversed(_words(first)) if word in shared), None)
 
 
 def _stem(column: str) -> str:

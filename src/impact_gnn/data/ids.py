@@ -130,8 +130,8 @@ def _require_exact(column: TableColumn) -> None:
     """Refuse ids that have become floats and lost digits."""
     if not pa.types.is_floating(column.type):
         return
-    largest = pc.max(pc.abs(column.values.cast(pa.float64()))).as_py() or 0
-    if largest >= EXACT[column.type.bit_width // 8]:
+    sizes = pc.abs(column.values.cast(pa.float64()))
+    if (pc.max(sizes).as_py() or 0) >= EXACT[column.type.bit_width // 8]:
         raise InputError(
             f"{column} has {column.type} values too large to be exact ids; "
             "read the column as text or whole numbers."

@@ -46,10 +46,8 @@ def from_networkx(
         ids = list(map(str, nodes))
     id_of = dict(zip(nodes, ids, strict=True))
     edges = list(graph.edges(data=True))
-    edge_columns = _columns([attributes for _, _, attributes in edges])
-    edge_columns = {
-        name: values for name, values in edge_columns.items() if name in (weight, edge_time)
-    }
+    attributes = _columns([attributes for _, _, attributes in edges])
+    edge_columns = {name: attributes[name] for name in attributes if name in (weight, edge_time)}
     edge_columns["source"] = [id_of[source] for source, _, _ in edges]
     edge_columns["target"] = [id_of[target] for _, target, _ in edges]
     return from_tables(

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,9 @@ class FurtherColumn:
     name: str
     values: Callable[[pa.Table, int], pa.ChunkedArray]
     exact: tuple[str, ...] = ()
+
+
+Tables: TypeAlias = "Mapping[str, Source]"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +95,18 @@ class Source:
     @functools.cached_property
     def head(self) -> pa.Table:
         """The first rows, by which roles are guessed."""
-        table = self.table if self.size < SMALL else pa.Table.from_batches([next(self.batches())])
-        return plain_text(table.slice(0, ROWS))
+        if self.size < SMALL:
+            return plain_text(self.table.slice(0, ROWS))
+        return plain_text(pa.Table.from_batches([next(self.batches())]).slice(0, ROWS))
 
     @property
     def names(self) -> list[str]:
         """The names of its columns."""
         return self.head.column_names
+
+    def description(self, origins: str) -> list[str]:
+        """Return lines on the table and where the roles of its columns come from."""
+        return [f"{self.name}: {origins}", *(f"  {note}" for note in self.notes())]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the table in batches; a table that was read whole for its head is freed."""
@@ -123,16 +131,19 @@ class Source:
 
     def _named(self, part: pa.Table) -> pa.Table:
         """Name columns without a name as pandas does; refuse the same name twice."""
-        names = [
-            name if name.strip() else f"{UNNAMED}{place}"
-            for place, name in enumerate(part.schema.names)
-        ]
+        names = [column_name(place, name) for place, name in enumerate(part.schema.names)]
         # Arrow allows the same name twice, and then refuses to select a column by it.
-        if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
+        repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+        if repeated:
             raise InputError(
                 f"{self.name} has duplicate column names {listing(repeated)}; rename them."
             )
         return part.rename_columns(names)
+
+
+def column_name(place: int, name: str) -> str:
+    """Return the name of a column; of one without a name, that which pandas gives it."""
+    return name if name.strip() else f"{UNNAMED}{place}"
 
 
 def release_memory() -> None:
@@ -186,11 +197,10 @@ def _from_pandas(name: str, frame: Any, indexed: bool) -> Any:
     is_named = any(name is not None for name in index.names)
     is_column = not frame.columns.intersection(index.names).empty  # it is both
     frame = frame.reset_index(drop=not indexed or is_column or (is_order and not is_named))
-    sparse = {
-        column: kind.subtype
-        for column, kind in frame.dtypes.items()
-        if type(kind).__name__ == "SparseDtype"
-    }
+    sparse = {}
+    for column, kind in frame.dtypes.items():
+        if type(kind).__name__ == "SparseDtype":
+            sparse[column] = kind.subtype
     size = 8 * len(frame) * len(sparse)
     fits(f"the {len(sparse):,} sparse columns of {name}", size, "use fewer columns")
     return frame.astype(sparse)
@@ -205,11 +215,12 @@ def _as_arrow(name: str, frame: Any) -> pa.Table:
                 f"{name} has several column names that are equal as text, "
                 f"among {listing(list(map(repr, frame)))}; rename them."
             )
-        columns = {
-            str(key): values if isinstance(values, pa.Array | np.ndarray) else list(values)
-            for key, values in frame.items()
-        }
-        return pa.table({key: pa.array(values) for key, values in columns.items()})
+        columns = {}
+        for key, values in frame.items():
+            if not isinstance(values, pa.Array | np.ndarray):
+                values = list(values)
+            columns[str(key)] = pa.array(values)
+        return pa.table(columns)
     native = nw.from_native(frame)
     if isinstance(native, nw.LazyFrame):
         native = native.collect("pyarrow")
@@ -391,7 +402,7 @@ class _Csv:
         types = {}
         # Arrow knows a column without a name as "", users as "Unnamed: 3".
         for place, (name, column) in enumerate(self._columns.items()):
-            is_exact = (name if name.strip() else f"{UNNAMED}{place}") in exact
+            is_exact = column_name(place, name) in exact
             types[name] = column.exact if is_exact else column.type
         return types
 
@@ -406,7 +417,8 @@ class _Csv:
                     f"{self.path.name} is not UTF-8 text; save it as CSV in UTF-8."
                 ) from None
             match = re.search(r"Expected (\d+) columns, got (\d+)", str(error))
-            if match is None or int(match[2]) > int(match[1]) or not self._fill_short_rows():
+            is_short = match is not None and int(match[2]) <= int(match[1])
+            if not is_short or not self._fill_short_rows():
                 raise
             return self._column_types()
 
@@ -414,7 +426,8 @@ class _Csv:
         with pa.csv.open_csv(**self._input()) as reader:
             names = reader.schema.names
         columns = {name: _ColumnType() for name in names}
-        with pa.csv.open_csv(**self._input(dict.fromkeys(names, pa.string()))) as batches:
+        as_text = self._input(dict.fromkeys(names, pa.string()))
+        with pa.csv.open_csv(**as_text) as batches:
             for batch in batches:
                 for name, values in zip(names, batch.columns, strict=True):
                     columns[name].update(values)
@@ -557,7 +570,8 @@ def _sqlite_uri(database: str) -> str:
         raise InputError(f"{name or database} does not exist; pass sqlite:///FILE.")
     path = Path(name).resolve()  # where SQLite looks for the log
     log = _log_of(path, "-wal", "-shm", "-journal")
-    if log.exists() and log.stat().st_size and not path.with_name(f"{path.name}-shm").exists():
+    has_log = log.exists() and log.stat().st_size > 0
+    if has_log and not path.with_name(f"{path.name}-shm").exists():
         raise InputError(
             f"{path} was not closed by its last writer; open and close it once with sqlite3."
         )
@@ -565,7 +579,7 @@ def _sqlite_uri(database: str) -> str:
         header = file.read(20)
     uri = f"{path.as_uri()}?mode=ro"
     # A write-ahead database without a log is complete, but opening it would create a new log.
-    if header[18:20] == b"\2\2" and not (log.exists() and log.stat().st_size):
+    if header[18:20] == b"\2\2" and not has_log:
         uri += "&immutable=1"
     return uri
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,18 +24,20 @@ from impact_gnn.data.foreign_keys import (
     ENDS,
     KEY_ENDINGS,
     ROW,
+    Entities,
     Entity,
     ForeignKey,
     find_entities,
     find_keys,
+    kind_of,
     may_be_id,
     plain_name,
     with_parent_column,
     with_row_numbers,
 )
-from impact_gnn.data.sources import UNNAMED, Source
+from impact_gnn.data.sources import UNNAMED, Source, Tables
 from impact_gnn.data.values import TableColumn, times
-from impact_gnn.encoding import KINDS, guess_kind
+from impact_gnn.encoding import KINDS
 from impact_gnn.graph import HOMOGENEOUS, Triple
 from impact_gnn.graph.parts import class_name
 
@@ -71,6 +73,12 @@ NOT_TEXT = ("nodes", "edges", "columns", "period", "label_delay", "unknown", "va
 """Entries of `graph.toml` whose values may be other than text."""
 DANGLING = ("refuse", "drop")
 """What happens to edges that name an unknown node."""
+
+NamedRoles: TypeAlias = Mapping[str, Any]
+"""The roles that a user has named, and the column of each; "" for none."""
+
+EntityColumns: TypeAlias = Mapping[str, Sequence[str]]
+"""Columns of a table of events by the type of entity that they name."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +156,7 @@ class Spec:
         return [
             triple
             for triple, edges in self.edges.items()
-            if triple[2] == kind and (edges.file, edges.target) == (table.file, table.id)
+            if (triple[2], edges.file, edges.target) == (kind, table.file, table.id)
         ]
 
     def with_edge_columns(self) -> Spec:
@@ -170,32 +178,26 @@ class Spec:
                     f"columns of the edges {name!r} become the type {kind!r}, which exists; "
                     "rename the relation."
                 )
-            ignored = {
-                column: "ignore" for column in source.names if column not in (ROW, table.time)
-            }
-            roles = {"id": ROW, "time": table.time or "", "columns": ignored | table.columns}
+            others = [column for column in source.names if column not in (ROW, table.time)]
+            columns = dict.fromkeys(others, "ignore") | table.columns
+            roles = {"id": ROW, "time": table.time or "", "columns": columns}
             nodes[kind] = guess_nodes(kind, source, roles, labelled=False)
             for end, column in ((source_type, table.source), (target_type, table.target)):
-                edges[end, f"{name}_{column}", kind] = EdgeTable(
-                    table.file,
-                    source=column,
-                    target=ROW,
-                    dangling=table.dangling,
-                )
+                to_edge = EdgeTable(table.file, column, ROW, dangling=table.dangling)
+                edges[end, f"{name}_{column}", kind] = to_edge
             edges[source_type, name, target_type] = replace(table, columns={})
             sources[table.file] = source
         return replace(self, nodes=nodes, edges=edges, sources=sources)
 
     def content(self) -> dict[str, Any]:
         """Return the roles of the columns in the types of JSON, for `restored`."""
-        return {
-            "nodes": {
-                kind: encode(replace(table, unknown=tuple(map(class_name, table.unknown))))
-                for kind, table in self.nodes.items()
-            },
-            "edges": [[list(triple), encode(table)] for triple, table in self.edges.items()],
-            "target": self.target,
-        }
+        nodes = {}
+        for kind, table in self.nodes.items():
+            unknown = tuple(map(class_name, table.unknown))
+            nodes[kind] = replace(table, unknown=unknown)
+        # Lists of pairs: a name in JSON is a text, and a relation has three.
+        content = {"nodes": nodes, "edges": list(self.edges.items()), "target": self.target}
+        return encode(content)
 
     @classmethod
     def restored(cls, content: Any) -> Spec:
@@ -213,7 +215,7 @@ class Spec:
 def guess_nodes(
     kind: str,
     source: Source,
-    named: Mapping[str, Any],
+    named: NamedRoles,
     *,
     labelled: bool,
     alone: bool = False,
@@ -225,8 +227,8 @@ def guess_nodes(
     """
     table = source.head
     columns = _column_kinds(named)
-    roles = _named_roles(named, NodeTable.role_names)
-    used = [*filter(None, roles.values()), *columns]
+    roles = _named_roles(named, NodeTable)
+    used = [*roles.values(), *columns]
     _check_columns(source, used)
     for column, column_kind in columns.items():
         choice(f"the kind of column '{column}'", column_kind, KINDS)
@@ -253,28 +255,30 @@ def guess_nodes(
     )
 
 
-def _column_kinds(named: Mapping[str, Any]) -> dict[str, str]:
+def _column_kinds(named: NamedRoles) -> dict[str, str]:
     columns = named.get("columns") or {}
     if not isinstance(columns, Mapping):
         raise InputError(f"columns={quoted(columns)} should be a mapping from column name to kind.")
     return dict(columns)
 
 
-def _named_roles(named: Mapping[str, Any], roles: Iterable[str]) -> dict[str, Any]:
+def _named_roles(named: NamedRoles, table: type[TableSpec]) -> dict[str, Any]:
     """Return the columns that a user has named, "" for a role that no column has."""
-    return {role: named[role] for role in roles if named.get(role) is not None}
+    return {role: named[role] for role in table.role_names if named.get(role) is not None}
 
 
-def _check_columns(source: Source, columns: list[str]) -> None:
+def _check_columns(source: Source, columns: Iterable[str | None]) -> None:
     """Refuse columns that a table lacks, or that are named twice."""
     names = source.names
-    for column in columns:
+    uses = Counter(filter(None, columns))
+    for column in uses:
         if column not in names:
             raise InputError(
                 f"{source.name} has no column {quoted(column)}; it has {listing(names)}. "
                 "Rename a column or add it."
             )
-    if repeated := [name for name, count in Counter(columns).items() if count > 1]:
+    repeated = [column for column in uses if uses[column] > 1]
+    if repeated:
         raise InputError(f"column {listing(repeated)} of {source.name} has two roles; use it once.")
 
 
@@ -282,7 +286,9 @@ def _unknown_labels(where: str, value: Any) -> tuple[str | int | float, ...]:
     """Return the labels that mean unknown: one, or several in a list."""
     if value is None:
         return ()
-    values = tuple(value) if isinstance(value, list | tuple | set) else (value,)
+    values = (value,)
+    if isinstance(value, list | tuple | set):
+        values = tuple(value)
     for label in values:
         if not isinstance(label, str | int | float):
             raise InputError(
@@ -291,61 +297,59 @@ def _unknown_labels(where: str, value: Any) -> tuple[str | int | float, ...]:
     return values
 
 
-def guess_edges(
-    source: Source,
-    named: Mapping[str, Any],
-    ends: tuple[str, str] | None = None,
-) -> EdgeTable:
+def guess_edges(source: Source, named: NamedRoles, ends: Sequence[str] = ()) -> EdgeTable:
     """Guess the roles of the columns of an edge table that are not `named`.
 
     Columns of its ends may have the names of the types of both `ends`.
     """
     names = source.names
-    roles = _named_roles(named, EdgeTable.role_names)
-    roles = {role: column for role, column in roles.items() if column or role not in EDGE_ENDS}
-    _check_columns(source, list(set(filter(None, roles.values()))))
-    if not {*EDGE_ENDS} <= roles.keys():
+    roles = _named_roles(named, EdgeTable)
+    _check_columns(source, set(roles.values()))
+    if not all(map(roles.get, EDGE_ENDS)):
         pair = _columns_of_types(names, ends) or _end_columns(names)
         # An index without a name, as pandas writes it, is no end.
-        titled = tuple(name for name in names if not name.startswith(UNNAMED))
-        if pair is None and len(titled) == 2:
+        titled = [name for name in names if not name.startswith(UNNAMED)]
+        if not pair and len(titled) == 2:
             pair = titled
-        if pair is None:
+        if not pair:
             raise InputError(
                 f"{source.name} has no columns source, target; it has {listing(names)}. "
                 "Rename two columns, or set source=... and target=..."
             )
-        roles = dict(zip(EDGE_ENDS, pair, strict=True)) | roles
+        for end, column in zip(EDGE_ENDS, pair, strict=True):
+            roles[end] = roles.get(end) or column
     if roles["source"] == roles["target"]:
         raise InputError(
             f"column {roles['source']!r} of {source.name} cannot be both source and target; "
             "choose two columns."
         )
     free = [name for name in names if name not in (roles["source"], roles["target"])]
-    for role, usual in (("weight", WEIGHTS), ("time", TIMES)):
-        roles.setdefault(role, _first_name(free, usual))
+    roles.setdefault("weight", _first_name(free, WEIGHTS))
+    roles.setdefault("time", _first_name(free, TIMES))
     if roles["time"] is None:  # an edge is not known before its date
         date = _only_date(source.head.select(free))
         # Every edge has a time or none: a date with gaps is another one.
         if date and not source.head.column(date).null_count:
             roles["time"] = date
+    _check_columns(source, roles.values())
     roles = {role: column or None for role, column in roles.items()}
-    _check_columns(source, list(filter(None, roles.values())))
     dangling = choice("dangling", named.get("dangling", "refuse"), DANGLING)
     return EdgeTable(source.name, **roles, dangling=dangling, columns=_column_kinds(named))
 
 
-def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) -> Spec:
+def guess(where: str, sources: Tables, *, is_draft: bool = False) -> Spec:
     """Guess the spec of a folder or database; a draft may pick any type to classify."""
     if {"nodes", "edges"} <= sources.keys():
         node = guess_nodes("node", sources["nodes"], {}, labelled=True, alone=True)
         edges = {HOMOGENEOUS: guess_edges(sources["edges"], {})}
         return Spec({"node": node}, edges, "node", sources=_by_file(sources))
     types = _type_names(sources)
+    spec = None
     if len(sources) == 1:
-        (name, source), *_ = sources.items()
-        if (events := guess_events(types[name], source)) is not None:
-            return events
+        ((name, source),) = sources.items()
+        spec = guess_events(types[name], source)
+    if spec is not None:
+        return spec
     spec = guess_by_keys(sources, types, is_draft=is_draft)
     if spec is None:
         raise InputError(
@@ -362,7 +366,7 @@ def guess(where: str, sources: Mapping[str, Source], *, is_draft: bool = False) 
     return spec
 
 
-def _by_file(sources: Mapping[str, Source]) -> dict[str, Source]:
+def _by_file(sources: Tables) -> dict[str, Source]:
     return {source.name: source for source in sources.values()}
 
 
@@ -370,14 +374,15 @@ def _type_names(tables: Iterable[str]) -> dict[str, str]:
     """Return the node type of every table: its name in singular, unless two tables share it."""
     types = {name: _singular(name) for name in tables}
     counts = Counter(types.values())
-    return {name: kind if counts[kind] == 1 else name for name, kind in types.items()}
+    shared = [name for name in types if counts[types[name]] > 1]
+    return types | {name: name for name in shared}
 
 
 def guess_events(
     kind: str,
     source: Source,
-    named: Mapping[str, Any] | None = None,
-    entities: Mapping[str, Sequence[str]] | None = None,
+    named: NamedRoles | None = None,
+    entities: EntityColumns | None = None,
 ) -> Spec | None:
     """Guess the spec of one table of events whose columns name entities; None without such.
 
@@ -409,10 +414,11 @@ def guess_events(
     events = guess_nodes(kind, source, named, labelled=True, alone=True)
     if not keys or not events.time:
         return None
-    return _with_entities(Spec({kind: events}, {}, kind, sources={source.name: source}), entities)
+    rows = Spec({kind: events}, {}, kind, sources={source.name: source})
+    return _with_entities(rows, entities)
 
 
-def _with_entities(spec: Spec, entities: Mapping[str, Sequence[str]]) -> Spec:
+def _with_entities(spec: Spec, entities: EntityColumns) -> Spec:
     """Return the spec with a type for every entity that only the columns of the target name."""
     events = spec.nodes[spec.target]
     nodes = dict(spec.nodes)
@@ -423,22 +429,18 @@ def _with_entities(spec: Spec, entities: Mapping[str, Sequence[str]]) -> Spec:
             kind = f"{entity}_entity"
         nodes[kind] = NodeTable(events.file, id="id", values_of=tuple(columns))
         for column in columns:
+            triple = (kind, f"{spec.target}_{column}", spec.target)
             # A row without a value has no such entity, so its edge is dropped.
-            edges[kind, f"{spec.target}_{column}", spec.target] = EdgeTable(
-                events.file,
-                source=column,
-                target=str(events.id),
-                dangling="drop",
-            )
+            edges[triple] = EdgeTable(events.file, column, str(events.id), dangling="drop")
     return replace(spec, nodes=nodes, edges=edges)
 
 
 def guess_by_keys(
-    sources: Mapping[str, Source],
+    sources: Tables,
     types: Mapping[str, str],
     *,
     target: str | None = None,
-    named: Mapping[str, Any] | None = None,
+    named: NamedRoles | None = None,
     is_draft: bool = False,
 ) -> Spec | None:
     """Guess the spec of tables that refer to each other by foreign keys; None without keys.
@@ -467,21 +469,21 @@ def guess_by_keys(
         events = [kind for kind in links if _may_be_events(entities[kind].source, links[kind])]
     for kind in events:
         keys += [key for key in links.pop(kind, ()) if key not in keys]
-    others = [kind for kind in entities if kind not in links]
+    others = {kind: entity for kind, entity in entities.items() if kind not in links}
     # A table without ids needs keys, unless it is the only one.
     with_keys = {key.table for key in keys}
-    nodes = {
-        kind: entities[kind]
-        for kind in others
-        if entities[kind].id != ROW or kind in with_keys or len(others) == 1
-    }
+    nodes = dict(others)
+    for kind, entity in others.items():
+        if entity.id == ROW and kind not in with_keys and len(others) > 1:
+            del nodes[kind]
     if not nodes or not (keys or links):
         return None
     target = target or _events_of(nodes, keys, label, is_draft=is_draft)
     if isinstance(named.get("id"), str):
         nodes[target] = _with_id(nodes[target], named["id"])
         keys = find_keys({**entities, **nodes})
-    spec = _key_spec(nodes, [key for key in keys if key.table in nodes], target, named)
+    own_keys = [key for key in keys if key.table in nodes]
+    spec = _key_spec(nodes, own_keys, target, named)
     spec = replace(spec, sources=_by_file(sources) | spec.sources)
     names = {kind: name for name, kind in types.items()}
     for kind, (first, second) in links.items():
@@ -492,38 +494,39 @@ def guess_by_keys(
 
 
 def _links(
-    entities: Mapping[str, Entity],
-    keys: list[ForeignKey],
-    label: str | None,
+    entities: Entities, keys: list[ForeignKey], label: str | None
 ) -> dict[str, list[ForeignKey]]:
     """Return the keys of tables that hold nothing but edges: two, or a usual pair of names."""
     links = {}
     pairs = {kind: _end_columns(entity.source.names) for kind, entity in entities.items()}
-    with_ids = {kind: entity for kind, entity in entities.items() if entity.id != ROW}
+    with_ids = [kind for kind in entities if entities[kind].id != ROW]
     # Without any ids, edges number the rows of the table that is none of edges.
-    parents = with_ids or {kind: entities[kind] for kind in entities if not pairs[kind]}
+    parent_types = with_ids or [kind for kind in entities if not pairs[kind]]
+    parents = {kind: entities[kind] for kind in parent_types}
     for kind, entity in entities.items():
-        pair = pairs[kind] or ()
+        pair = pairs[kind]
         free = [name for name in entity.source.names if name not in pair]
         if kind in with_ids or _label_column(free, label):
             continue
         own = [key for key in keys if key.table == kind]
         if pair:
-            ends = zip(pair, _end_types(entity.source, pair, parents), strict=True)
-            own = [ForeignKey(kind, column, parent) for column, parent in ends]
+            types = _end_types(entity.source, pair, parents)
+            own = [ForeignKey(kind, *end) for end in zip(pair, types, strict=True)]
         if len(own) == 2:
             links[kind] = own
     return links
 
 
-def _any_label(entities: Mapping[str, Entity], links: Iterable[str], label: str | None) -> bool:
+def _any_label(entities: Entities, links: Iterable[str], label: str | None) -> bool:
     """Return whether a table has labels, by a name or by gaps at the end."""
-    nodes = [entity.source for kind, entity in entities.items() if kind not in links]
-    return any(
-        _label_column(source.names, label)
-        or guess_nodes("", source, {}, labelled=True, alone=True).label
-        for source in nodes
-    )
+    for kind, entity in entities.items():
+        if kind in links:
+            continue
+        if _label_column(entity.source.names, label):
+            return True
+        if guess_nodes("", entity.source, {}, labelled=True, alone=True).label:
+            return True
+    return False
 
 
 def _may_be_events(source: Source, keys: list[ForeignKey]) -> bool:
@@ -534,22 +537,19 @@ def _may_be_events(source: Source, keys: list[ForeignKey]) -> bool:
 
 
 def _entities(
-    sources: Mapping[str, Source],
-    types: Mapping[str, str],
-    ids: Mapping[str, str],
+    sources: Tables, types: Mapping[str, str], ids: Mapping[str, str]
 ) -> dict[str, Entity]:
     """Return every table with its ids; rows without ids are numbered, and no key refers to them."""
     # Before ids are known, tables are known by their words.
-    tables = {}
-    for name, source in sources.items():
-        tables[name] = Entity(source, "", _words_of(name, types[name]))
     entities = {}
-    for name, table in tables.items():
-        kind = types[name]
-        others = [other for other in tables.values() if other is not table]
-        column = ids.get(kind) or _key_of_table(name, kind, table.source, others)
+    for name, source in sources.items():
+        entities[types[name]] = Entity(source, "", _words_of(name, types[name]))
+    tables = list(entities.items())
+    for kind, table in tables:
+        others = [other for _, other in tables if other is not table]
+        column = ids.get(kind) or _own_key(kind, table, others)
         if column is None:
-            entities[kind] = Entity(with_row_numbers(table.source), ROW, ())
+            entities[kind] = Entity(with_row_numbers(table.source), ROW)
         else:
             entities[kind] = _with_id(table, column)
     return entities
@@ -572,49 +572,37 @@ def _by_type(value: Any) -> Mapping[str, Any]:
 
 
 def _key_spec(
-    entities: dict[str, Entity],
-    keys: list[ForeignKey],
-    target: str,
-    named: Mapping[str, Any],
+    entities: dict[str, Entity], keys: list[ForeignKey], target: str, named: NamedRoles
 ) -> Spec:
     """Return the spec of tables of nodes that refer to each other by keys."""
     time_columns = _times_of_types(entities, keys, target, named)
     nodes = {}
     for kind, entity in entities.items():
         roles = _roles_of_type(named, kind, is_target=kind == target)
-        declared = _column_kinds(roles)
-        roles["columns"] = {key.column: "ignore" for key in keys if key.table == kind} | declared
+        own_keys = [key.column for key in keys if key.table == kind]
+        roles["columns"] = dict.fromkeys(own_keys, "ignore") | _column_kinds(roles)
         roles |= {"id": entity.id, "time": time_columns[kind] or ""}
         nodes[kind] = guess_nodes(kind, entity.source, roles, labelled=kind == target)
     edges = {}
     for key in keys:  # from the parent to the row
         child = entities[key.table]
-        edges[key.parent, f"{key.table}_{key.column}", key.table] = EdgeTable(
-            child.source.name,
-            source=key.column,
-            target=child.id,
-            dangling="drop",
-        )
+        triple = (key.parent, f"{key.table}_{key.column}", key.table)
+        edges[triple] = EdgeTable(child.source.name, key.column, child.id, dangling="drop")
     sources = {entity.source.name: entity.source for entity in entities.values()}
     head = entities[target].source.head
-    used = [*nodes[target].columns, *nodes[target].roles.values()]
+    events = nodes[target]
+    used = [*events.columns, *events.roles.values()]
+    free = [name for name in head.column_names if name not in used]
     # what is named after a table but holds other values than its ids is no key
-    free = [
-        name
-        for name in head.column_names
-        if name not in used and not any(entity.match(name) for entity in entities.values())
-    ]
+    for entity in entities.values():
+        free = [name for name in free if not entity.match(name)]
     without_table = find_entities(head, free, by_values=False)
-    for name in chain(*without_table.values()):
-        nodes[target].columns[name] = "ignore"
+    events.columns.update(dict.fromkeys(chain(*without_table.values()), "ignore"))
     return _with_entities(Spec(nodes, edges, target, sources=sources), without_table)
 
 
 def _times_of_types(
-    entities: dict[str, Entity],
-    keys: list[ForeignKey],
-    target: str,
-    named: Mapping[str, Any],
+    entities: dict[str, Entity], keys: list[ForeignKey], target: str, named: NamedRoles
 ) -> dict[str, str | None]:
     """Return the columns of times by type; events without one get that of a parent as a column."""
     events = entities[target]
@@ -659,10 +647,7 @@ def _only_date(table: pa.Table) -> str | None:
     return dates[0] if len(dates) == 1 else None
 
 
-def _time_through_key(
-    events: Source,
-    parents: Mapping[str, Entity],
-) -> tuple[str, str | None, bool]:
+def _time_through_key(events: Source, parents: Entities) -> tuple[str, str | None, bool]:
     """Return a key, the column of its parent's times, if there is one, and whether it is a date.
 
     Of several parents, that with the latest times: a review comes after the order, which comes
@@ -672,7 +657,8 @@ def _time_through_key(
         named = {key: _time_column(parent.source, kind) for key, parent in parents.items()}
         if not any(named.values()):
             continue
-        options = []
+        # Average time, key, and the column of times.
+        options: list[tuple[float, str, str | None]] = []
         for key, parent in parents.items():
             time = named[key]
             columns = [time] if time else []
@@ -685,13 +671,14 @@ def _time_through_key(
                 values = joined.columns[-1].drop_null()
                 with suppress(InputError):  # dates that cannot be times
                     exact = times(TableColumn(values, column, parent.source.name))
-                    options.append((exact.astype(np.float64).sum() / max(len(exact), 1), key, time))
+                    average = exact.astype(np.float64).sum() / max(len(exact), 1)
+                    options.append((average, key, time))
         _, key, time = max(options, key=itemgetter(0), default=(0.0, "", None))
         return key, time, kind == "date"
     return "", None, False
 
 
-def _roles_of_type(named: Mapping[str, Any], kind: str, *, is_target: bool) -> dict[str, Any]:
+def _roles_of_type(named: NamedRoles, kind: str, *, is_target: bool) -> dict[str, Any]:
     """Return the roles that a user has named for one type."""
     roles = {}
     for role, value in named.items():
@@ -707,24 +694,21 @@ def _roles_of_type(named: Mapping[str, Any], kind: str, *, is_target: bool) -> d
 
 
 def _events_of(
-    entities: Mapping[str, Entity],
-    keys: list[ForeignKey],
-    label: str | None,
-    *,
-    is_draft: bool,
+    entities: Entities, keys: list[ForeignKey], label: str | None, *, is_draft: bool
 ) -> str:
     """Return the type with a label, of several or none the one with the most keys or a date."""
-    labelled = [
-        kind for kind, entity in entities.items() if _label_column(entity.source.names, label)
-    ]
+    labelled = [kind for kind in entities if _label_column(entities[kind].source.names, label)]
     num_keys = Counter(key.table for key in keys)
 
     def rank(kind: str) -> tuple[int, bool, int]:
         source = entities[kind].source
-        return num_keys[kind], _time_column(source, "date", "number") is not None, len(source.head)
+        has_time = _time_column(source, "date", "number") is not None
+        return num_keys[kind], has_time, len(source.head)
 
     first, *rest = sorted(labelled or entities, key=rank, reverse=True)
-    if labelled and rest and rank(first)[:2] == rank(rest[0])[:2] and not is_draft:
+    # The number of rows decides between types without a label only.
+    is_tie = bool(rest) and rank(first)[:2] == rank(rest[0])[:2]
+    if labelled and is_tie and not is_draft:
         raise InputError(
             f"{listing(labelled)} have a label, so the type to classify is ambiguous; "
             f"set it in a {TOML}, or with target=..."
@@ -736,24 +720,26 @@ def _label_column(names: list[str], label: str | None) -> str | None:
     return _first_name(names, [label] if label else LABELS)
 
 
-def _key_of_table(name: str, kind: str, source: Source, others: list[Entity]) -> str | None:
+def _own_key(kind: str, table: Entity, others: list[Entity]) -> str | None:
     """Return the column of a table's own ids: named after the table, or any that is distinct."""
-    head = source.head
-    named = _named_key(_words_of(name, kind), head.column_names, head)
-    if named is not None or _end_columns(head.column_names):
+    head = table.source.head
+    free = head.column_names
+    named = _named_key(table.words, free, head)
+    if named is not None or _end_columns(free):
         return named
     # A column that names another table is no id, even if its values differ by chance.
-    free = [column for column in head.column_names if not any(one.match(column) for one in others)]
+    for other in others:
+        free = [column for column in free if not other.match(column)]
     return _distinct_id(kind, free, head)
 
 
-def _named_key(words: Iterable[str], names: list[str], table: pa.Table) -> str | None:
+def _named_key(words: Sequence[str], names: list[str], table: pa.Table) -> str | None:
     """Return the column of ids that is named after its table."""
-    words = list(words)
-    named = _first_name(names, (*(f"{word}{end}" for end in KEY_ENDINGS for word in words), "id"))
+    usual = [f"{word}{ending}" for ending in KEY_ENDINGS for word in words]
+    named = _first_name(names, [*usual, "id"])
     # A column with the very name of the table may also be something else.
     same = _first_name(names, words)
-    if named is None and same is not None and _is_distinct(table.column(same)):
+    if named is None and _is_distinct(table, same):
         return same
     return named
 
@@ -761,14 +747,12 @@ def _named_key(words: Iterable[str], names: list[str], table: pa.Table) -> str |
 def _distinct_id(kind: str, names: list[str], table: pa.Table) -> str | None:
     """Return the column of ids, if all of them differ."""
     column = _guess_id(kind, names, table)
-    if column is None or not _is_distinct(table.column(column)):
-        return None
-    return column
+    return column if _is_distinct(table, column) else None
 
 
 def _columns_of_kind(table: pa.Table, *kinds: str) -> list[str]:
     """Return the columns of some kinds."""
-    return [name for name in table.column_names if guess_kind(name, table.column(name))[0] in kinds]
+    return [name for name in table.column_names if kind_of(table, name) in kinds]
 
 
 def _time_column(source: Source, *kinds: str) -> str | None:
@@ -776,11 +760,7 @@ def _time_column(source: Source, *kinds: str) -> str | None:
     return _first_name(_columns_of_kind(source.head, *kinds), TIMES)
 
 
-def _end_types(
-    source: Source,
-    ends: tuple[str, str],
-    entities: Mapping[str, Entity],
-) -> tuple[str, str]:
+def _end_types(source: Source, ends: Sequence[str], entities: Entities) -> list[str]:
     """Return the node types of both ends of an edge table: those that have their values."""
     options = [list(entities)] * 2
     if len(entities) > 1:
@@ -790,44 +770,54 @@ def _end_types(
         ]
     # Ends that fit several types are most likely of one type, as citations are.
     common = [kind for kind in options[0] if kind in options[1]]
-    if len(common) == 1:
-        options = [kinds if len(kinds) == 1 else common for kinds in options]
-    if any(len(kinds) != 1 for kinds in options):
-        raise InputError(
-            f"the node types of the columns '{ends[0]}' and '{ends[1]}' of "
-            f"{source.name} are ambiguous; set them in a {TOML}."
-        )
-    return options[0][0], options[1][0]
+    types = []
+    for kinds in options:
+        if len(kinds) != 1:
+            kinds = common
+        if len(kinds) != 1:
+            raise InputError(
+                f"the node types of the columns '{ends[0]}' and '{ends[1]}' of "
+                f"{source.name} are ambiguous; set them in a {TOML}."
+            )
+        types += kinds
+    return types
 
 
-def _end_columns(names: list[str]) -> tuple[str, str] | None:
+def _end_columns(names: list[str]) -> list[str]:
     """Return the two ends of an edge, if a usual pair of names is among the columns."""
     stems = {re.sub(r"(id|node)$", "", plain_name(name)): name for name in names}
     for source, target in ENDS:
         if source in stems and target in stems:
-            return stems[source], stems[target]
-    return None
+            return [stems[source], stems[target]]
+    return []
 
 
-def _columns_of_types(names: list[str], ends: tuple[str, str] | None) -> tuple[str, ...] | None:
+def _columns_of_types(names: list[str], ends: Iterable[str]) -> list[str]:
     """Return the columns named after the types of both ends, where these differ."""
     columns = []
-    for kind in ends or ():
-        wanted = (kind, f"{kind}s", *(f"{kind}{ending}" for ending in KEY_ENDINGS))
+    for kind in ends:
+        wanted = [f"{kind}{ending}" for ending in ("", "s", *KEY_ENDINGS)]
         columns += [name for name in names if _first_name([name], wanted)][:1]
-    return tuple(columns) if len(set(columns)) == 2 else None
+    return columns if len(set(columns)) == 2 else []
 
 
 def _first_name(names: list[str], wanted: Iterable[str]) -> str | None:
     """Return the first of the `wanted` names, in this spelling or in one like it (createdAt)."""
     # Reversed: of several spellings, the first column wins.
     by_plain = {plain_name(name): name for name in reversed(names)}
-    spellings = (name if name in names else by_plain.get(plain_name(name)) for name in wanted)
-    return next(filter(None, spellings), None)
+    for name in wanted:
+        if name in names:
+            return name
+        if by_plain.get(plain_name(name)):
+            return by_plain[plain_name(name)]
+    return None
 
 
-def _is_distinct(column: pa.ChunkedArray) -> bool:
-    """Whether all values differ, and can be ids."""
+def _is_distinct(table: pa.Table, name: str | None) -> bool:
+    """Whether all values of a column differ, and can be ids."""
+    if name is None:
+        return False
+    column = table.column(name)
     return may_be_id(column) and pc.count_distinct(column, mode="all").as_py() == len(column)
 
 
@@ -839,9 +829,9 @@ def _guess_id(kind: str, names: list[str], table: pa.Table) -> str | None:
     candidates = [name for name in names if re.search(r"_id$|[a-z]I[dD]$|_ID$", name)]
     for name in names[:1]:
         # an index of a data frame has no name in a CSV
-        if name.startswith(UNNAMED) or guess_kind(name, table.column(name))[0] == "ignore":
+        if name.startswith(UNNAMED) or kind_of(table, name) == "ignore":
             candidates.append(name)
-    return next((name for name in candidates if _is_distinct(table.column(name))), None)
+    return next((name for name in candidates if _is_distinct(table, name)), None)
 
 
 def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | None:
@@ -849,17 +839,17 @@ def _guess_label(table: pa.Table, names: list[str], time: str | None) -> str | N
     if not time:
         return None
     candidates = []
+    moments = table.column(time)
     for name in names:
         column = table.column(name)
-        if guess_kind(name, column)[0] not in ("category", "number"):
+        if kind_of(table, name) not in ("category", "number"):
             continue
         if pc.count_distinct(column).as_py() > MAX_GUESSED_CLASSES:
             continue
         # Labels of the past are known, those of the newest rows are not.
-        missing = pc.is_null(column)
         with suppress(pa.ArrowNotImplementedError):
-            last_known = pc.max(table.column(time).filter(pc.invert(missing))).as_py()
-            first_missing = pc.min(table.column(time).filter(missing)).as_py()
+            last_known = pc.max(moments.filter(pc.is_valid(column))).as_py()
+            first_missing = pc.min(moments.filter(pc.is_null(column))).as_py()
             if None not in (last_known, first_missing) and last_known <= first_missing:
                 candidates.append(name)
     return candidates[0] if len(candidates) == 1 else None
@@ -875,15 +865,15 @@ def _singular(name: str) -> str:
 # -- graph.toml
 
 
-def read_toml(path: Path, tables: Mapping[str, Source]) -> Spec:
+def read_toml(path: Path, tables: Tables) -> Spec:
     """Read the spec in a `graph.toml`; roles that it leaves out are guessed."""
     with guarded(path):
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     _check_entries(path.name, content, ["target", "period", "label_delay", "nodes", "edges"])
     for section in ("nodes", "edges"):
         entries = content.get(section)
-        is_section = isinstance(entries, dict) and entries
-        if not is_section or not all(isinstance(entry, dict) for entry in entries.values()):
+        # A section without tables, or with values outside of them.
+        if not isinstance(entries, dict) or {*map(type, entries.values())} != {dict}:
             raise InputError(
                 f"{path.name} has no [{section}.NAME] table; write one for each table of {section}."
             )
@@ -895,11 +885,9 @@ def read_toml(path: Path, tables: Mapping[str, Source]) -> Spec:
         raise InputError(
             f"{path.name}: target={quoted(target)} is not a node type; use one of {listing(types)}."
         )
-    allowed = {
-        "nodes": [one.name for one in fields(NodeTable)],
-        "edges": ["source_type", "target_type", *(one.name for one in fields(EdgeTable))],
-    }
-    for section, names in allowed.items():
+    end_types = ["source_type", "target_type"]
+    for section, table, further in (("nodes", NodeTable, []), ("edges", EdgeTable, end_types)):
+        names = further + [one.name for one in fields(table)]
         for name, entry in content[section].items():
             _check_entries(f"{path.name} [{section}.{name}]", entry, names)
             entry["file"] = _file_of(path, entry.get("file"), tables)
@@ -907,7 +895,7 @@ def read_toml(path: Path, tables: Mapping[str, Source]) -> Spec:
     nodes = _declared_nodes(path, content, target, sources)
     edges = {}
     for name, entry in content["edges"].items():
-        ends = (entry.get("source_type", only), entry.get("target_type", only))
+        ends = [entry.get(end, only) for end in end_types]
         if not set(ends) <= set(types):
             raise InputError(
                 f"{path.name} [edges.{name}] needs source_type and target_type, "
@@ -915,40 +903,34 @@ def read_toml(path: Path, tables: Mapping[str, Source]) -> Spec:
             )
         edges[ends[0], name, ends[1]] = guess_edges(sources[entry["file"]], entry, ends)
     period = content.get("period", "auto")
-    period = period if isinstance(period, int) else str(period)
+    if not isinstance(period, int):
+        period = str(period)
     delay = content.get("label_delay", 0.0)
-    spec = Spec(
-        nodes=nodes, edges=edges, target=target, period=period, label_delay=delay, sources=sources
-    )
+    spec = Spec(nodes, edges, target, period, label_delay=delay, sources=sources)
     return spec.with_edge_columns()
 
 
 def _declared_nodes(
-    path: Path,
-    content: Mapping[str, Any],
-    target: str,
-    sources: dict[str, Source],
+    path: Path, content: Mapping[str, Any], target: str, sources: dict[str, Source]
 ) -> dict[str, NodeTable]:
     """Return the node tables of a `graph.toml`; tables in `sources` get columns that they need."""
+    declared = content["nodes"]
     nodes = {}
-    for kind, entry in content["nodes"].items():
-        file = entry["file"]
+    for kind, entry in declared.items():
+        source = sources[entry["file"]]
         if "values_of" in entry:
-            nodes[kind] = _values_table(path, kind, sources[file], entry["values_of"])
+            nodes[kind] = _values_table(path, kind, source, entry["values_of"])
             continue
         parents = {}
         for edge in content["edges"].values():
-            parent = content["nodes"].get(edge.get("source_type"), {})
+            parent = declared.get(edge.get("source_type"), {})
             if edge.get("target_type") == kind and parent.get("id"):
-                parents[edge.get("source")] = Entity(sources[parent["file"]], parent["id"], ())
-        sources[file] = with_needed_columns(
-            sources[file],
-            entry.get("id"),
-            entry.get("time"),
-            parents,
-        )
-        alone = len(content["nodes"]) == 1
-        nodes[kind] = guess_nodes(kind, sources[file], entry, labelled=kind == target, alone=alone)
+                parents[edge.get("source")] = Entity(sources[parent["file"]], parent["id"])
+        source = with_needed_columns(source, entry.get("id"), entry.get("time"), parents)
+        sources[entry["file"]] = source
+        is_target = kind == target
+        alone = len(declared) == 1
+        nodes[kind] = guess_nodes(kind, source, entry, labelled=is_target, alone=alone)
     return nodes
 
 
@@ -966,7 +948,7 @@ def with_needed_columns(
     source: Source,
     id_column: str | None,
     time: str | None,
-    parents: Mapping[str, Entity],
+    parents: Entities,
     first_row: int = 0,
 ) -> Source:
     """Return a table with the row numbers and the parent's times that its roles name.
@@ -992,7 +974,7 @@ def with_needed_columns(
     return with_parent_column(source, key, parents[key], column)
 
 
-def _file_of(path: Path, name: Any, tables: Mapping[str, Source]) -> str:
+def _file_of(path: Path, name: Any, tables: Tables) -> str:
     """Return the file that a `graph.toml` names, with its ending or without."""
     for key, source in tables.items():
         if name in (key, source.name):
@@ -1005,7 +987,8 @@ def _file_of(path: Path, name: Any, tables: Mapping[str, Source]) -> str:
 
 def _check_entries(where: str, entry: Mapping[str, Any], known: list[str]) -> None:
     """Refuse unknown names, and values of a wrong type, in a table of `graph.toml`."""
-    if unknown := [name for name in entry if name not in known]:
+    unknown = [name for name in entry if name not in known]
+    if unknown:
         raise InputError(f"{where} has unknown entries {listing(unknown)}; use {', '.join(known)}.")
     for name, value in entry.items():
         if name == "columns" and not isinstance(value, dict):

@@ -20,7 +20,7 @@ import pyarrow.ipc
 
 from impact_gnn import _files, _native, checks
 from impact_gnn.checks import InputError, listing, quoted
-from impact_gnn.data.foreign_keys import distinct_values
+from impact_gnn.data.foreign_keys import distinct_values, kind_of
 from impact_gnn.data.ids import Ids, positions
 from impact_gnn.data.sources import ROWS, Source, from_frame, plain_text, release_memory
 from impact_gnn.data.spec import (
@@ -43,7 +43,7 @@ from impact_gnn.data.values import (
     times,
     times_like,
 )
-from impact_gnn.encoding import Columns, guess_kind
+from impact_gnn.encoding import Columns
 from impact_gnn.encoding.encoder import MICROSECONDS_PER_DAY
 from impact_gnn.encoding.kinds import is_text, looks_like_numbers, parsed_numbers
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
@@ -149,11 +149,12 @@ def from_tables(
         ['event', 'movie', 'user']
     """
     checks.keywords("from_tables", roles, ColumnRoles)
-    edge_roles = {name: roles.get(f"edge_{name}") for name in EdgeTable.role_names}
-    named: dict[str, Any] = {name: roles.get(name) for name in ("id", "time", "label", "columns")}
+    edge_roles = {name: roles.get(f"edge_{name}") for name in (*EdgeTable.role_names, "columns")}
+    named = {name: roles.get(name) for name in (*NodeTable.role_names, "columns")}
     named["unknown"] = roles.get("unknown_label")
     if edges is None:
-        if of_edges := [name for name in roles if name.startswith("edge_")]:
+        of_edges = [name for name in roles if name.startswith("edge_")]
+        if of_edges:
             raise InputError(
                 f"{listing(of_edges)} has no effect without edges; "
                 "pass tables of edges, or put them into a folder with a graph.toml."
@@ -167,7 +168,7 @@ def from_tables(
             edges,
             target=target,
             named=named,
-            edge_roles={**edge_roles, "columns": roles.get("edge_columns")},
+            edge_roles=edge_roles,
             dangling=dangling,
         )
     spec = replace(spec, label_delay=label_delay)
@@ -188,14 +189,14 @@ def _graph_spec(
 ) -> Spec:
     """Return the spec of tables of nodes and of edges, with roles that the user has named."""
     columns = named["columns"] or {}
-    prefix = "nodes[{!r}]"
+    title = "nodes[{!r}]"
     # A single table is that of the only type.
     if not _has_types(nodes):
         nodes = {"node": nodes}
         columns = {"node": columns}
-        prefix = "nodes"
+        title = "nodes"
     node_sources = {
-        kind: from_frame(prefix.format(kind), table, indexed=True) for kind, table in nodes.items()
+        kind: from_frame(title.format(kind), table, indexed=True) for kind, table in nodes.items()
     }
     if target is not None and target not in node_sources:
         raise InputError(
@@ -214,28 +215,23 @@ def _graph_spec(
         else:
             # Only the type to classify has labels.
             del roles["label"]
-        node_tables[kind] = guess_nodes(
-            kind,
-            source,
-            roles,
-            labelled=is_candidate,
-            alone=len(node_sources) == 1,
-        )
+        alone = len(node_sources) == 1
+        node_tables[kind] = guess_nodes(kind, source, roles, labelled=is_candidate, alone=alone)
     edge_tables = {}
+    declared = edge_roles["columns"] or {}
     for triple, source in edge_sources.items():
-        roles = {
-            role: _role(edge_roles[role], triple, edge_sources) for role in EdgeTable.role_names
-        }
-        declared = edge_roles["columns"] or {}
+        names = EdgeTable.role_names
+        roles = {role: _role(edge_roles[role], triple, edge_sources) for role in names}
+        roles["columns"] = declared
         # By relation, or of the only one.
         if set(declared) <= set(edge_sources):
-            declared = declared.get(triple)
-        roles["columns"] = declared
+            roles["columns"] = declared.get(triple)
         roles["dangling"] = dangling
         edge_tables[triple] = guess_edges(source, roles, (triple[0], triple[2]))
-    sources = {source.name: source for source in (*node_sources.values(), *edge_sources.values())}
+    sources = chain(node_sources.values(), edge_sources.values())
+    by_file = {source.name: source for source in sources}
     target = target or _only_candidate(node_tables)
-    return Spec(node_tables, edge_tables, target, sources=sources).with_edge_columns()
+    return Spec(node_tables, edge_tables, target, sources=by_file).with_edge_columns()
 
 
 def _event_spec(
@@ -248,7 +244,7 @@ def _event_spec(
     """Return the spec of tables of events, with roles that the user has named."""
     roles = {role: value for role, value in named.items() if value is not None}
     columns = entities or {}
-    if not isinstance(columns, Mapping) or any(isinstance(one, str) for one in columns.values()):
+    if not isinstance(columns, Mapping) or str in map(type, columns.values()):
         raise InputError(
             f"entities={quoted(entities)} should be lists of columns by type, "
             "such as {'user': ['userId']}."
@@ -258,7 +254,7 @@ def _event_spec(
         if entities is not None:
             raise InputError("entities are columns of a single table; leave them out.")
         sources = {kind: from_frame(kind, table, indexed=True) for kind, table in nodes.items()}
-        types = {kind: kind for kind in sources}
+        types = {kind: kind for kind in nodes}
         spec = guess_by_keys(sources, types, target=target, named=roles)
     else:
         source = from_frame("nodes", nodes, indexed=True)
@@ -281,8 +277,8 @@ def _has_types(nodes: Any) -> bool:
 
 def _only_candidate(tables: Mapping[str, NodeTable]) -> str:
     """Return the only type that can be classified."""
-    candidates = [kind for kind, table in tables.items() if table.label and table.time]
-    candidates = candidates or list(tables)
+    labelled = [kind for kind, table in tables.items() if table.label and table.time]
+    candidates = labelled or list(tables)
     if len(candidates) > 1:
         raise InputError(
             f"{listing(candidates)} could all be classified; choose one with target=..."
@@ -313,11 +309,9 @@ def _role(column: Any, key: Key, sources: Mapping[Key, Source]) -> Any:
     """Return the column that a user named for one table, or for all tables that have it."""
     if isinstance(column, Mapping):
         return column.get(key)
-    # Tables that have a column of this name.
-    with_column = [key for key, source in sources.items() if column in source.names]
-    if not column or len(sources) == 1 or key in with_column:
+    if not column or len(sources) == 1 or column in sources[key].names:
         return column
-    if not with_column:
+    if not any(column in source.names for source in sources.values()):
         raise InputError(f"no table has a column {quoted(column)}; choose an existing one.")
     return None
 
@@ -358,12 +352,14 @@ def build(
     if main.time is None:
         raise InputError(f"{main.name} has no time column; set it with time=... or in graph.toml.")
     links: dict[Triple, EdgeRows] = {}
+    node_files = {table.file for table in spec.nodes.values()}
     for triple, edge_table in spec.edges.items():
+        source = spec.sources[edge_table.file]
         ends = (nodes[triple[0]], nodes[triple[2]])
         folder = spill and spill / f"edges-{len(links)}"
-        links[triple] = EdgeRows.read(spec.sources[edge_table.file], edge_table, ends, folder)
-        if edge_table.file not in [table.file for table in spec.nodes.values()]:
-            links[triple].notes += _unused_columns(spec.sources[edge_table.file], edge_table)
+        links[triple] = EdgeRows.read(source, edge_table, ends, folder)
+        if edge_table.file not in node_files:
+            links[triple].notes += _unused_columns(source, edge_table)
     tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
@@ -372,17 +368,20 @@ def build(
     for kind in untimed * len(untimed):
         keys = [(links[triple].index, nodes[triple[0]].period) for triple in spec.keys_of(kind)]
         nodes[kind].period = latest_parents(nodes[kind].size, keys)
-    used = {table.file for table in (*spec.nodes.values(), *spec.edges.values())}
+    used = node_files | {table.file for table in spec.edges.values()}
     unused = [f"{name}: not used" for name in spec.sources if name not in used]
+    node_arrays = {kind: part.arrays() for kind, part in nodes.items()}
+    edge_arrays = {triple: part.arrays() for triple, part in links.items()}
+    target = spec.target
     # Such a graph has the names of `TemporalGraph(...)`, whatever the tables are called.
-    is_homogeneous = len(nodes) == 1 and len(links) == 1
+    if len(nodes) == 1 and len(links) == 1:
+        target, _, _ = HOMOGENEOUS
+        node_arrays = {target: main.arrays()}
+        edge_arrays = dict.fromkeys([HOMOGENEOUS], *edge_arrays.values())
     graph = TemporalGraph.hetero(
-        nodes={"node" if is_homogeneous else kind: part.arrays() for kind, part in nodes.items()},
-        edges={
-            HOMOGENEOUS if is_homogeneous else triple: part.arrays()
-            for triple, part in links.items()
-        },
-        target="node" if is_homogeneous else spec.target,
+        nodes=node_arrays,
+        edges=edge_arrays,
+        target=target,
         label_names=main.label_names,
         periods=periods,
         label_delay=spec.label_delay,
@@ -406,9 +405,7 @@ def _assign_periods(
     # All tables are read by the unit that the type to classify has.
     main_time, unit = numbers_as_dates(main.time, rule, others)
     if unit is not None:
-        since = " since 1970"
-        if unit.startswith("Y"):
-            since = ""
+        since = "" if unit.startswith("Y") else " since 1970"
         notes.append(f"time: whole numbers read as {unit}{since}")
     is_labelled = None if main.label is None else main.label >= 0
     periods, sentence = choose(main_time, is_labelled, rule, cutoff)
@@ -424,10 +421,10 @@ def _assign_periods(
         if table is main and periods is not None:
             # History features need the time within a period.
             main.timestamp = exact_times(time)
-        if isinstance(table, NodeRows) and isinstance(table.features, Columns):
-            is_dated = time.dtype.kind == "M"
+        is_dated = time.dtype.kind == "M"
+        if is_dated and isinstance(table, NodeRows) and isinstance(table.features, Columns):
             # Dates of feature columns are counted from the node's own date.
-            table.features = replace(table.features, moment=time if is_dated else None)
+            table.features = replace(table.features, moment=time)
     return periods, notes
 
 
@@ -483,19 +480,22 @@ def _with_kinds(
             inferred = graph.when(cutoff)
     misfits: list[str] = []
     nodes = dict(graph.nodes)
-    for (kind, part), table in zip(graph.nodes.items(), tables, strict=True):
+    for kind, table in zip(graph.nodes, tables, strict=True):
+        part = graph.nodes[kind]
         if part.columns is None:
             continue
         known = None if inferred is None else graph.known_before(kind, inferred)
         columns = part.columns.before(known)
-        nodes[kind] = replace(part, features=table.set_kinds(columns))
-        if inferred is not None and known is not None:
-            later = f"rows from {graph.name_of(inferred)} on"
-            if part.time is None:
-                later = f"rows that are not linked to anything before {graph.name_of(inferred)}"
-            for name, column_kind in nodes[kind].columns.kinds.items():  # type: ignore[union-attr]
-                if sentence := columns.misfits(name, column_kind, later):
-                    misfits.append(f"{table.name}: {sentence}")
+        features = table.set_kinds(columns)
+        nodes[kind] = replace(part, features=features)
+        if inferred is None or known is None:
+            continue
+        since = graph.name_of(inferred)
+        later = f"rows from {since} on"
+        if part.time is None:
+            later = f"rows that are not linked to anything before {since}"
+        sentences = [columns.misfits(name, kind, later) for name, kind in features.kinds.items()]
+        misfits += [f"{table.name}: {sentence}" for sentence in sentences if sentence]
     return graph.with_parts(nodes, dict(graph.relations)), misfits
 
 
@@ -518,7 +518,7 @@ class NodeRows:
     features: np.ndarray | Columns | None = None
     # kinds of columns that the user or the column's type determines
     declared_kinds: dict[str, str] = field(default_factory=dict)
-    # sentences on text columns that hold mostly numbers
+    # sentences on text columns that hold mostly numbers; "" for others
     almost_numbers: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -540,8 +540,7 @@ class NodeRows:
         origins = spec.origins
         if spec.id is None:
             origins = f"rows numbered 0 to {raw.num_rows - 1} as ids, {origins}"
-        notes = [f"{source.name}: {origins}", *(f"  {note}" for note in source.notes())]
-        nodes = cls(source.name, raw.num_rows, notes)
+        nodes = cls(source.name, raw.num_rows, source.description(origins))
         if "id" in columns:
             nodes.ids = Ids.of(columns["id"])
         if "label" in columns:
@@ -573,8 +572,10 @@ class NodeRows:
         if order is not None and self.ids is not None:
             # Rows of all arrays in the order of the ids.
             self.ids = Ids(self.ids.values.take(pa.array(order)))
-            self.label = None if self.label is None else self.label[order]
-            self.time = None if self.time is None else self.time[order]
+            if self.label is not None:
+                self.label = self.label[order]
+            if self.time is not None:
+                self.time = self.time[order]
         names = raw.column_names
         if features is not None:
             if names:
@@ -590,8 +591,8 @@ class NodeRows:
         for name in names:
             if pa.types.is_dictionary(raw.schema.field(name).type):
                 self.declared_kinds[name] = "category"
-            if name not in spec.columns and (text := looks_like_numbers(name, table[name])):
-                self.almost_numbers[name] = text
+            if name not in spec.columns:
+                self.almost_numbers[name] = looks_like_numbers(name, table[name])
         self.declared_kinds |= spec.columns
         # Columns that are ignored stay in the table: a model may know them.
         table = table.select(sorted(names))
@@ -622,7 +623,7 @@ class NodeRows:
                     self.notes.append(
                         f"    {lost:,} values that are not numbers are read as missing"
                     )
-            elif name in self.almost_numbers:
+            elif self.almost_numbers.get(name):
                 warnings.append(f"{self.name}: {self.almost_numbers[name]}")
         self.notes += [f"  warning: {warning}" for warning in warnings]
         # The mask of known rows is for these guesses only; views set their own.
@@ -654,14 +655,15 @@ def _spill_features(source: Source, roles: list[str], path: Path) -> pa.Table:
     # Ids, times and labels are needed whole; features are only read in blocks.
     schema = pa.schema([column for column in first.schema if column.name not in roles])
     role_batches: list[pa.RecordBatch] = []
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+    with pa.ipc.new_file(str(path), schema) as writer:
         for batch in chain([first], batches):
             role_batches.append(batch.select(roles))
             writer.write_batch(batch.select(schema.names))
     table = _map_table(path)
+    role_table = pa.Table.from_batches(role_batches)
     # Roles are columns behind the features again.
-    for name, column in zip(roles, pa.Table.from_batches(role_batches).columns, strict=True):
-        table = table.append_column(name, column)
+    for name in roles:
+        table = table.append_column(name, role_table.column(name))
     return table
 
 
@@ -674,7 +676,7 @@ def _table_in_order(table: pa.Table, order: np.ndarray, spill: Path | None) -> p
     if spill is None:
         return pa.concat_tables(_pieces_in_order(table, order))
     path = spill.with_suffix(".sorted.arrow")
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+    with pa.ipc.new_file(str(path), table.schema) as writer:
         for piece in _pieces_in_order(table, order):
             writer.write_table(piece)
             release_memory()
@@ -691,14 +693,14 @@ def _pieces_in_order(table: pa.Table, order: np.ndarray) -> Iterator[pa.Table]:
         rows = order[begin : begin + ROWS]
         # Rows in increasing order, so that each batch is read once.
         ascending = np.argsort(rows)
+        borders = np.searchsorted(rows, ends[:-1], sorter=ascending)
         # the wanted rows of every batch
-        by_batch = np.split(rows[ascending], np.searchsorted(rows, ends[:-1], sorter=ascending))
-        parts = [
-            # Positions within the batch.
-            batch.take(pa.array(wanted - (end - batch.num_rows)))
-            for batch, end, wanted in zip(batches, ends, by_batch, strict=True)
-            if len(wanted)
-        ]
+        by_batch = np.split(rows[ascending], borders)
+        parts = []
+        for batch, end, wanted in zip(batches, ends, by_batch, strict=True):
+            if len(wanted):
+                # Positions within the batch.
+                parts.append(batch.take(pa.array(wanted - end + batch.num_rows)))
         # Back from increasing order to the requested one.
         piece = pa.Table.from_batches(parts).combine_chunks()
         yield piece.take(pa.array(np.argsort(ascending)))
@@ -739,7 +741,7 @@ class EdgeRows:
         ends: tuple[NodeRows, NodeRows],
         folder: Path | None,
     ) -> EdgeRows:
-        notes = [f"{source.name}: {spec.origins}", *(f"  {note}" for note in source.notes())]
+        notes = source.description(spec.origins)
         source = source.as_written([spec.source, spec.target])
         edges, num_rows = _read_edges(source, spec, ends, folder)
         if len(edges) < num_rows:
@@ -752,11 +754,10 @@ class EdgeRows:
 
 def _unused_columns(source: Source, spec: EdgeTable) -> list[str]:
     """Return a line on columns of an edge table that are ignored, and how to use them."""
-    head = source.head
-    unused = [name for name in head.column_names if name not in spec.roles.values()]
+    unused = [name for name in source.names if name not in spec.roles.values()]
     if not unused:
         return []
-    kinds = {name: guess_kind(name, head.column(name))[0] for name in unused}
+    kinds = {name: kind_of(source.head, name) for name in unused}
     declared = [f'"{name}" = "{kind}"' for name, kind in kinds.items() if kind != "ignore"]
     advice = ""
     if declared:
@@ -809,7 +810,7 @@ def _join(
     `first_row` is the number of the table's first row in its file.
     """
     if spec.dangling == "drop":  # missing ends as well as unknown ones
-        present = (pc.is_valid(table.column(end)) for end in (spec.source, spec.target))
+        present = map(pc.is_valid, table.select([spec.source, spec.target]).columns)
         table = plain_text(table).filter(pc.and_(*present))  # which views of text do not support
     columns = spec.columns_of(table)
     both_ends = list(zip(EDGE_ENDS, ends, strict=True))
@@ -841,10 +842,11 @@ def _join(
     if "time" in columns:
         arrays["time"] = times(columns["time"])
     # One record per edge, so that sorting moves an edge as a whole.
-    edges = np.empty(table.num_rows, [(name, values.dtype) for name, values in arrays.items()])
+    fields = [(name, values.dtype) for name, values in arrays.items()]
+    edges = np.empty(table.num_rows, fields)
     for name, values in arrays.items():
         edges[name] = values
-    is_dangling = (arrays["source"] < 0) | (arrays["target"] < 0)
+    is_dangling = (edges["source"] < 0) | (edges["target"] < 0)
     return edges[~is_dangling] if is_dangling.any() else edges
 
 
@@ -874,14 +876,13 @@ def sort_edges(edges: np.ndarray, folder: Path | None) -> dict[str, np.ndarray]:
         # Every range reads all edges and takes its own.
         if len(borders) > 2:
             parts = (edges[part] for part in _native.blocks(edges))
-            rows = np.concatenate(
-                [part[(part["target"] >= low) & (part["target"] < high)] for part in parts]
-            )
+            rows = np.concatenate([_into(part, low, high) for part in parts])
         # Target and source as one number: sorting one key is faster than two.
-        source = rows["source"]
-        pair = rows["target"].astype(np.int64) * (int(source.max(initial=0)) + 1) + source
+        num_sources = int(rows["source"].max(initial=0)) + 1
+        pair = rows["target"].astype(np.int64) * num_sources + rows["source"]
         # The last key of `lexsort` counts first.
-        rows = rows[np.lexsort([*(rows[name] for name in minor), pair])]
+        keys = [rows[name] for name in minor]
+        rows = rows[np.lexsort([*keys, pair])]
         end = begin + len(rows)
         # Row 0 are sources, row 1 targets.
         arrays["index"][:, begin:end] = rows["source"], rows["target"]
@@ -889,6 +890,11 @@ def sort_edges(edges: np.ndarray, folder: Path | None) -> dict[str, np.ndarray]:
             arrays[name][begin:end] = rows[name]
         begin = end
     return arrays
+
+
+def _into(edges: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Return the edges into the targets low .. high−1."""
+    return edges[(edges["target"] >= low) & (edges["target"] < high)]
 
 
 def _new_array(folder: Path | None, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -80,8 +80,9 @@ class TSBM:
     @cached_property
     def probability(self) -> np.ndarray:
         """True probability of one draw, base·γ^|Δ|, by label and time of both ends [Y, T, Y, T]."""
+        position = np.arange(self.num_times)
         # Between the positions of two times, [T, T].
-        distance = np.abs(np.subtract.outer(np.arange(self.num_times), np.arange(self.num_times)))
+        distance = np.abs(np.subtract.outer(position, position))
         # 0⁰ = 1: links at the same time remain
         decayed = self.decay[:, None, :, None] ** distance[None, :, None, :]
         return self.base[:, None, :, None] * decayed
@@ -91,10 +92,11 @@ class TSBM:
         """Expected number of stored edges: both directions, with multiplicity."""
         block = self.block_probability()
         across, within = _expected_pairs(self)
+        own = np.trace(block)
         # Pairs of different blocks, and pairs within a block, which are fewer.
-        total = across * (block.sum() - np.trace(block)) + within * np.trace(block)
+        total = across * (block.sum() - own) + within * own
         # Ordered pairs are both directions of a link; if each is drawn, each is stored twice.
-        return float(total * (2 if self.ordered else 1))
+        return float(total * (1 + self.ordered))
 
     def sample(self, seed: int | None = None) -> TemporalGraph:
         """Draw a graph with all its labels; `graph.masked(cutoff)` hides those to predict."""
@@ -157,7 +159,8 @@ def tsbm_model(
     checks.share("different", different, "a probability")
 
     # The first child of the seed; those of nodes, features and edges come after it.
-    rng = np.random.default_rng(np.random.SeedSequence(int(seed)).spawn(1)[0])
+    (first_child,) = np.random.SeedSequence(int(seed)).spawn(1)
+    rng = np.random.default_rng(first_child)
     mean = rng.standard_normal((num_labels, num_features))
     # Drawn whether used or not: with one seed, graphs of different decay differ in their edges
     # only.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +70,8 @@ def update(
     # A graph of one type has lost the names of its tables.
     spec = _named_like(graph, spec)
     present = tables_in(tables)
-    files = [table.file for table in (*spec.nodes.values(), *spec.edges.values())]
+    all_tables = (*spec.nodes.values(), *spec.edges.values())
+    files = [table.file for table in all_tables]
     # Tables are found by their names without an ending.
     by_name = {file: present.get(file.split(".")[0], _NOTHING) for file in files}
     # Nothing to append at all.
@@ -79,20 +80,19 @@ def update(
     for kind, table in spec.nodes.items():
         by_name[table.file] = _extended(graph, spec, kind, by_name)
     matrices = {graph.target: features_in(Path(tables))}
-    rows = {
-        kind: _read_nodes(graph, kind, table, by_name[table.file], matrices.get(kind))
-        for kind, table in spec.nodes.items()
-    }
+    rows = {}
+    for kind, table in spec.nodes.items():
+        rows[kind] = _read_nodes(graph, kind, table, by_name[table.file], matrices.get(kind))
     label, names, num_labels = _joined_labels(graph, rows[graph.target])
     # Edges name old nodes and new ones.
-    ends = {
-        kind: _joined_ids(graph.nodes[kind], rows[kind], are_values=bool(table.values_of))
-        for kind, table in spec.nodes.items()
-    }
-    edges = {
-        triple: _read_edges(graph, triple, by_name[table.file], table, ends)
-        for triple, table in spec.edges.items()
-    }
+    ends = {}
+    for kind, table in spec.nodes.items():
+        are_values = bool(table.values_of)
+        ends[kind] = _joined_ids(graph.nodes[kind], rows[kind], are_values=are_values)
+    edges = {}
+    for triple, edge_table in spec.edges.items():
+        source = by_name[edge_table.file]
+        edges[triple] = _read_edges(graph, triple, source, edge_table, ends)
     untimed = [
         kind
         for kind, part in rows.items()
@@ -102,12 +102,11 @@ def update(
     for kind in untimed * len(untimed):
         keys = [_key_edges(graph, triple, edges, rows) for triple in spec.keys_of(kind)]
         rows[kind].period = latest_parents(rows[kind].size, keys)
-    # labels of other types have no names, and are not used
-    nodes = {
-        kind: _new_nodes(saved, rows[kind], np.full(rows[kind].size, -1))
-        for kind, saved in graph.nodes.items()
-    }
-    nodes[graph.target] = _new_nodes(graph.nodes[graph.target], rows[graph.target], label)
+    nodes = {}
+    for kind, saved in graph.nodes.items():
+        # labels of other types have no names, and are not used
+        own_label = label if kind == graph.target else np.full(rows[kind].size, -1)
+        nodes[kind] = _new_nodes(saved, rows[kind], own_label)
     return append(root, nodes, edges, num_labels=num_labels, label_names=names)
 
 
@@ -126,16 +125,20 @@ def _named_like(graph: TemporalGraph, spec: Spec) -> Spec:
         (node,) = spec.nodes.values()
         (edge,) = spec.edges.values()
         return replace(spec, nodes={graph.target: node}, edges={HOMOGENEOUS: edge})
-    for what, own, saved in (
-        ("types", {*spec.nodes}, {*graph.nodes}),
-        ("relations", {*map("-".join, spec.edges)}, {*map("-".join, graph.relations)}),
-    ):
-        if own != saved:
-            raise InputError(
-                f"the tables have the {what} {listing(sorted(own))}, but the graph has "
-                f"{listing(sorted(saved))}; pass the same tables, those without new rows empty."
-            )
+    _refuse_others("types", spec.nodes, graph.nodes)
+    _refuse_others("relations", map("-".join, spec.edges), map("-".join, graph.relations))
     return spec
+
+
+def _refuse_others(what: str, names: Iterable[str], saved_names: Iterable[str]) -> None:
+    """Refuse names of types or relations that are not exactly those of the graph."""
+    own = sorted(names)
+    saved = sorted(saved_names)
+    if own != saved:
+        raise InputError(
+            f"the tables have the {what} {listing(own)}, but the graph has "
+            f"{listing(saved)}; pass the same tables, those without new rows empty."
+        )
 
 
 def _extended(graph: TemporalGraph, spec: Spec, kind: str, sources: Mapping[str, Source]) -> Source:
@@ -148,7 +151,7 @@ def _extended(graph: TemporalGraph, spec: Spec, kind: str, sources: Mapping[str,
     for triple in spec.keys_of(kind):
         parent = spec.nodes[triple[0]]
         key = spec.edges[triple].source
-        parents[key] = Entity(sources[parent.file], str(parent.id), ())
+        parents[key] = Entity(sources[parent.file], str(parent.id))
         needs_parent = table.time is not None and table.time.startswith(f"{key}.")
         if needs_parent and not parents[key].has_ids_in(source, key, share=1.0):
             raise InputError(
@@ -176,10 +179,9 @@ def _read_nodes(
     if saved.columns is not None:
         features = saved.columns.table.column_names
     # A guess may take a feature for a label, if there are no labels yet.
-    not_roles: dict[str, Any] = {
-        role: None for role, column in table.roles.items() if column in features
-    }
-    table = replace(table, **not_roles)
+    not_roles = [role for role, column in table.roles.items() if column in features]
+    nothing: dict[str, Any] = dict.fromkeys(not_roles)
+    table = replace(table, **nothing)
     names = source.names
     # No new rows of this type.
     if source is _NOTHING or source.table.num_rows == 0:
@@ -300,11 +302,13 @@ def _joined_labels(
     # Known classes keep their codes; new ones follow.
     all_names = list(graph.label_names)
     known = {class_name(name): code for code, name in enumerate(all_names)}
+    codes_of_new = []
     for name in rows.label_names:
-        if class_name(name) not in known:
-            known[class_name(name)] = len(all_names)
+        code = known.setdefault(class_name(name), len(all_names))
+        if code == len(all_names):
             all_names.append(name)
-    code_of = np.array([*(known[class_name(name)] for name in rows.label_names), -1])
+        codes_of_new.append(code)
+    code_of = np.array([*codes_of_new, -1])
     return code_of[rows.label], list(map(encode, all_names)), len(all_names)
 
 
@@ -348,7 +352,8 @@ def _joined_ids(saved: Nodes, rows: NodeRows, *, are_values: bool) -> NodeRows:
             "pass new nodes only."
         )
     # Saved nodes first, so that their positions do not change.
-    return replace(rows, ids=Ids(pa.concat_arrays([old.values, rows.ids.values])), size=total)
+    all_ids = pa.concat_arrays([old.values, rows.ids.values])
+    return replace(rows, ids=Ids(all_ids), size=total)
 
 
 def _read_edges(
@@ -373,7 +378,8 @@ def _read_edges(
                 f"{source.name} numbers rows of type {kind!r}, which may be saved or new ones; "
                 "give the saved tables and the new ones a column of ids, and convert them again."
             )
-    edges = EdgeRows.read(source, table, (ends[triple[0]], ends[triple[2]]), None)
+    own_ends = (ends[triple[0]], ends[triple[2]])
+    edges = EdgeRows.read(source, table, own_ends, None)
     arrays = {"edge_index": edges.index, "weight": edges.weight}
     if edges.time is not None:
         arrays["time"] = _in_periods(edges.time, graph.periods)[1]
@@ -385,7 +391,7 @@ def _read_edges(
             )
     # New positions have to fit into the type of the saved ones.
     largest = np.iinfo(saved.edge_index.dtype).max
-    if max(ends[triple[0]].size, ends[triple[2]].size) > largest:
+    if max(end.size for end in own_ends) > largest:
         raise InputError(f"the graph stores up to {largest:,} nodes; save all tables anew.")
     return {name: values for name, values in arrays.items() if values is not None}
 
@@ -397,11 +403,12 @@ def _key_edges(
     rows: Mapping[str, NodeRows],
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the edges from parents to new rows [2, E], and the periods of all parents."""
-    index = edges[triple].get("edge_index", np.empty((2, 0), np.int64))
+    source, _, target = triple
+    parent, row = edges[triple].get("edge_index", np.empty((2, 0), np.int64))
     # New rows come after the saved ones.
-    index = np.stack([index[0], index[1] - graph.nodes[triple[2]].num_nodes])
-    period = graph.nodes[triple[0]].time
-    parents = rows[triple[0]]
+    index = np.stack([parent, row - graph.nodes[target].num_nodes])
+    period = graph.nodes[source].time
+    parents = rows[source]
     if period is not None and parents.size:
         # None where the times of new parents are not known yet.
         period = None if parents.period is None else np.concatenate([period, parents.period])

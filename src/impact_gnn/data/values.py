@@ -124,7 +124,7 @@ def labels(column: TableColumn, unknown_names: Iterable[Any] = ()) -> tuple[np.n
     classes.sort(key=_class_order)
     label_of = {name: label for label, name in enumerate(classes)}
     # The label of every distinct value; the last entry is that of missing values.
-    distinct_labels = np.array([label_of.get(name, -1) for name in distinct] + [-1])
+    distinct_labels = np.array([label_of.get(name, -1) for name in (*distinct, None)])
     codes = np.asarray(pc.fill_null(encoded.indices, len(distinct)))
     return distinct_labels[codes], classes
 
@@ -165,9 +165,7 @@ def label_notes(column: pa.ChunkedArray, names: Iterable[Any]) -> list[str]:
             lines.append(f"  {blank:,} blank labels are unknown")
     doubtful = [name for name in names if PLACEHOLDERS.fullmatch(class_name(name).casefold())]
     if doubtful:
-        verb = "are read as classes"
-        if len(doubtful) == 1:
-            verb = "is read as a class"
+        verb = "is read as a class" if len(doubtful) == 1 else "are read as classes"
         lines.append(
             f"  warning: {', '.join(map(repr, doubtful))} {verb}; "
             "if it means that the class is unknown, "
@@ -229,7 +227,9 @@ def _numeric_times(column: TableColumn) -> np.ndarray:
     limit = MAX_TIME
     if pa.types.is_floating(column.type):
         limit = EXACT[column.type.bit_width // 8]
-    if len(numbers) and max(-float(numbers.min()), float(numbers.max())) >= limit:
+    low = float(numbers.min(initial=0))
+    high = float(numbers.max(initial=0))
+    if max(-low, high) >= limit:
         raise InputError(
             f"{column} has {column.type} values of {limit:g} or more, too large to "
             "be exact; subtract an offset first."
@@ -263,12 +263,12 @@ def times_like(values: np.ndarray, unit: str | None, main: np.ndarray, file: str
                 f"the times of {file} look like {own_unit}, "
                 f"but those of the nodes are numbers such as {main[0]:g}; use one unit."
             )
+    wants_dates = main.dtype.kind == "M"
+    is_same_kind = wants_dates == (values.dtype.kind == "M")
     # NaT is not equal to itself.
-    if (values.dtype.kind == "M") == (main.dtype.kind == "M") and (values == values).all():
+    if is_same_kind and (values == values).all():
         return values
-    kind = "numbers"
-    if main.dtype.kind == "M":
-        kind = "dates"
+    kind = "dates" if wants_dates else "numbers"
     if unit:
         kind = f"numbers of {unit}"
     raise InputError(

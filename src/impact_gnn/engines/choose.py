@@ -107,7 +107,8 @@ def job_needs(graph: TemporalGraph, hops: int) -> tuple[int, int, float]:
     trained on, and the edges twice.
     """
     rows = sum(part.num_nodes for part in graph.nodes.values())
-    width = max((part.x.shape[1] for part in graph.nodes.values() if part.x is not None), default=0)
+    matrices = [part.x for part in graph.nodes.values() if part.x is not None]
+    width = max((x.shape[1] for x in matrices), default=0)
     edges = 2 * sum(part.num_edges for part in graph.relations.values())
     hop = 4 * rows * width
     labels = 8 * graph.num_nodes * graph.num_labels * min(hops, 2)

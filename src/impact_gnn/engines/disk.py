@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import re
 import tempfile
 from abc import abstractmethod
@@ -91,18 +92,20 @@ class FileEngine(Engine):
         if rows is not None and len(rows) >= FEW_ROWS * operators[-1].csr.num_targets:
             few_rows = None
         with self._working():
-            job = self._job(operators, x, few_rows, np.dtype(dtype or self.storage or x.dtype))
+            stored_dtype = np.dtype(dtype or self.storage or x.dtype)
+            job = self._job(operators, x, few_rows, stored_dtype)
             missing = job.missing()
             if missing:
                 # Refused now, with a sentence, and not by a full disk in an hour.
-                size = sum(np.prod(job.shape(*file)) for file in missing)
-                _files.require_space(self.root, int(size) * job.dtype.itemsize)
+                size = sum(math.prod(job.shape(*file)) for file in missing)
+                _files.require_space(self.root, size * job.dtype.itemsize)
                 # A slice goes through all of its missing hops in one task.
                 slices = sorted({slice_index for hop, slice_index in missing})
                 counter = Counter(watched(self.progress), "propagating", len(slices))
-                for _ in self.map_tasks(run_slice, [(job, slice_index) for slice_index in slices]):
+                tasks = [(job, slice_index) for slice_index in slices]
+                for _ in self.map_tasks(run_slice, tasks):
                     counter.advance()
-            hops: list[Hop] = [job.hop(hop) for hop in range(1, len(job.num_nodes))]
+            hops: list[Hop] = list(map(job.hop, range(1, len(job.num_nodes))))
         if rows is None:
             return hops
         # All hops but the last are stored for all nodes and narrowed to `rows` here; so is the
@@ -121,9 +124,10 @@ class FileEngine(Engine):
 
     def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
         with self._working():
-            _files.require_space(self.root, int(np.prod(shape)) * np.dtype(dtype).itemsize)
-            (self.root / "arrays").mkdir(exist_ok=True)
-            folder = tempfile.mkdtemp(dir=self.root / "arrays")
+            _files.require_space(self.root, math.prod(shape) * np.dtype(dtype).itemsize)
+            arrays = self.root / "arrays"
+            arrays.mkdir(exist_ok=True)
+            folder = tempfile.mkdtemp(dir=arrays)
             return _files.create_array(Path(folder) / "values.npy", dtype, shape)
 
     def stored(self, array: np.ndarray) -> SlicedHop:
@@ -279,17 +283,18 @@ class FileEngine(Engine):
         num_nodes = (x.shape[0], *(operator.csr.num_targets for operator in operators))
         # An array is identified by its content, a hop by the key of its computation.
         x_key = _files.digest(x) if isinstance(x, np.ndarray) else x.key
+        operator_keys = [operator.folder.name for operator in stored]
         # All that the values depend on; the memory limit is not among it.
-        key = _files.digest(x_key, [operator.folder.name for operator in stored], rows, dtype.str)
+        key = _files.digest(x_key, operator_keys, rows, dtype.str)
         # Per source a period, of one or more bytes, and for "sym" a scale of eight bytes.
         node_bytes = max(
             operator.source_period.nbytes + 8 * operator.csr.num_sources * (operator.norm == "sym")
             for operator in operators
         )
         # A slice of the values that are read must fit; results are streamed to files.
-        column_borders = slice_borders(
-            x.shape[1], max(num_nodes[:-1]), dtype, self.task_memory - node_bytes, self.min_slices
-        )
+        most_nodes = max(num_nodes[:-1])
+        memory = self.task_memory - node_bytes
+        column_borders = slice_borders(x.shape[1], most_nodes, dtype, memory, self.min_slices)
         directory = self.root / "hops" / key
         job = Job(
             directory=directory,
@@ -397,9 +402,10 @@ class FileEngine(Engine):
         """Compute `graph.upto(t)`; features and edges are filtered block by block into files."""
         inputs: list[Any] = []
         for kind, part in graph.nodes.items():
+            inputs += [kind, part.time]
             # Only arrays are copied to files here; raw columns are not.
-            arrays = [x for x in (part.features, part.time) if isinstance(x, np.ndarray)]
-            inputs += [kind, *arrays]
+            if part.columns is None:
+                inputs.append(part.features)
         for triple, relation in graph.relations.items():
             inputs += [triple, relation.edge_index, relation.weight, relation.time]
         goal = self.root / "graphs" / _files.digest(t, *inputs)
@@ -478,7 +484,8 @@ def _take_nodes(part: Nodes, positions: np.ndarray | None, path: Path) -> Nodes:
     if not isinstance(x, np.ndarray):
         return part.take(positions)
     if not path.exists():
-        with _files.atomic_array(path, x.dtype, (len(positions), x.shape[1])) as selected:
+        shape = (len(positions), x.shape[1])
+        with _files.atomic_array(path, x.dtype, shape) as selected:
             for rows in _native.block_slices(selected):
                 selected[rows] = x[positions[rows]]
                 _native.release(selected, x)
@@ -519,12 +526,14 @@ def _filter_edges(
                     remaining[..., begin:end] = ends
                     _native.release(remaining)
                     begin = end
-    return Relation(**{name: _files.open_array(file, sealed=True) for name, file in files.items()})
+    stored = {name: _files.open_array(file, sealed=True) for name, file in files.items()}
+    return Relation(**stored)
 
 
 def _write_edge_index(csr: CSR, path: Path) -> None:
     """Write the edges of a CSR as a list, sorted by target."""
-    with _files.atomic_array(path, csr.indices.dtype, (2, csr.num_edges)) as edge_index:
+    shape = (2, csr.num_edges)
+    with _files.atomic_array(path, csr.indices.dtype, shape) as edge_index:
         for first, last in row_blocks(csr):
             edges = slice(int(csr.indptr[first]), int(csr.indptr[last]))
             degrees = np.diff(csr.indptr[first : last + 1])

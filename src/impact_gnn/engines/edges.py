@@ -121,8 +121,9 @@ def ranges_of(edges: EdgeList, memory: int) -> list[Range]:
             paid = int(cost[number - 1])
     # Edges of every range, and the targets at which ranges begin.
     counts = np.add.reduceat(edges_per_bin, first_bins).tolist()
-    borders = [number << shift for number in first_bins] + [edges.num_targets]
-    return [Range(*part) for part in zip(borders, borders[1:], counts, strict=False)]
+    begins = [number << shift for number in first_bins]
+    ends = [*begins[1:], edges.num_targets]
+    return list(map(Range, begins, ends, counts))
 
 
 def _count_edges(edges: EdgeList, shift: int, num_bins: int) -> np.ndarray:
@@ -151,8 +152,9 @@ def sort_range(edges: EdgeList, part: Range, directory: Path) -> int:
     weight = None if edges.weight is None else np.empty(part.count, edges.weight_dtype)
     begin = 0
     for ends, weights in edges.pieces():
+        is_inside = (ends[1] >= part.first) & (ends[1] < part.last)
         # In the order of the list, so the result equals `build_csr` of the whole.
-        selected = np.flatnonzero((ends[1] >= part.first) & (ends[1] < part.last))
+        selected = np.flatnonzero(is_inside)
         place = slice(begin, begin + len(selected))
         source[place] = ends[0, selected]
         target[place] = ends[1, selected] - part.first
@@ -193,7 +195,8 @@ def sort_edges(
     counts = list(map_tasks(sort_range, [(edges, part, parts) for part in ranges]))
     # Where the edges of each range begin in the joined files.
     begins = np.cumsum([0, *counts])
-    for name, dtype in (*dtypes.items(), ("indptr", np.dtype(np.int64))):
+    dtypes["indptr"] = np.dtype(np.int64)
+    for name, dtype in dtypes.items():
         is_border = name == "indptr"
         # There is one border more than there are rows.
         length = 1 + edges.num_targets if is_border else begins[-1]

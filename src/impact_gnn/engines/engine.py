@@ -8,7 +8,9 @@ engine what kind it is.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -56,7 +58,8 @@ class Engine(ABC):
     threads: int | None
 
     def __post_init__(self) -> None:
-        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
+        is_count = isinstance(self.threads, int) and self.threads > 0
+        if self.threads is not None and not is_count:
             raise InputError(
                 f"threads={self.threads!r} must be a whole number of at least 1, "
                 f"or None for all cores."
@@ -129,15 +132,14 @@ class Engine(ABC):
                 with later ones; tasks that were forked before go on meanwhile.
             starting: Called before a task starts; False ends the work after those under way.
         """
+        work = functools.partial(function, shared)
         if jobs == 1:
-            for task in itertools.takewhile(starting, tasks):
-                yield function(shared, task)
+            yield from map(work, itertools.takewhile(starting, tasks))
         elif can_fork():
-            yield from run_forked(
-                function, shared, tasks, jobs=jobs, prepare=prepare, starting=starting
-            )
+            ready = functools.partial(prepare, shared)
+            yield from run_forked(work, tasks, jobs=jobs, prepare=ready, starting=starting)
         else:
-            yield from run_spawned(function, shared, tasks, jobs=jobs, starting=starting)
+            yield from run_spawned(work, tasks, jobs=jobs, starting=starting)
 
     def hops(
         self,
@@ -229,12 +231,14 @@ class Engine(ABC):
         if hops < 2 or not isinstance(weighting, weights.FirstHop):
             return [first] * hops
         later = weights.at_hop(weighting, first=False)
-        return [first] + [self.operator(graph, relation, weighting=later, **options)] * (hops - 1)
+        second = self.operator(graph, relation, weighting=later, **options)
+        return [first] + [second] * (hops - 1)
 
     def loaded(self, hops: Sequence[Hop]) -> list[Hop]:
         """Load hops into memory as float32, the type for training, if all of them fit."""
+        size = sum(4 * math.prod(hop.shape) for hop in hops)
         # All or none, so that training has one way of reading rows.
-        if not self.fits(sum(4 * hop.shape[0] * hop.shape[1] for hop in hops)):
+        if not self.fits(size):
             return list(hops)
         return [as_hop(np.asarray(hop, np.float32)) for hop in hops]
 
@@ -248,9 +252,8 @@ def checked_start(operators: Sequence[Operator], x: Any) -> Any:
         if csr.num_sources != num_rows:
             raise InputError(
                 f"step {step} of the path expects {csr.num_sources} nodes, "
-                f"but gets {num_rows} from "
-                f"the step before; order the relations so that each begins where the last one "
-                f"ends."
+                f"but gets {num_rows} from the step before; "
+                "order the relations so that each begins where the last one ends."
             )
         num_rows = csr.num_targets
     return x
@@ -280,7 +283,8 @@ def time_table(
         now = size if last is None else last + 1
         table = np.zeros((size, size))
         table[:now, :now] = weighting(graph.times[:now], counts[:now])
-    if table.shape != (size, size) or not np.isfinite(table).all() or table.min() < 0:
+    is_valid = np.isfinite(table) & (table >= 0)
+    if table.shape != (size, size) or not is_valid.all():
         raise InputError(
             f"weighting is a table of shape {table.shape} for {size} times; "
             f"use finite weights of zero or more [T, T]."

@@ -79,7 +79,8 @@ class SlicedHop(_LazyHop):
 
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
-        return len(self.slices[0]), sum(part.shape[1] for part in self.slices)
+        num_columns = sum(part.shape[1] for part in self.slices)
+        return len(self.slices[0]), num_columns
 
     @property
     def dtype(self) -> np.dtype:  # type: ignore[override]
@@ -201,9 +202,10 @@ def columns_of(x: Any, low: int, high: int, dtype: Any) -> np.ndarray:
     """Return columns low .. high−1 of features in memory, rows contiguous, in type `dtype`."""
     if not isinstance(x, np.ndarray):
         return x.columns(low, high).astype(dtype, copy=False)
+    has_all_columns = (low, high) == (0, x.shape[1])
     # All columns of an array in memory are used as they are; kernels read rows in any order, so
     # a mapped array is copied.
-    if (low, high) == (0, x.shape[1]) and x.dtype == dtype and _native.mapping(x) is None:
+    if has_all_columns and x.dtype == dtype and _native.mapping(x) is None:
         return np.ascontiguousarray(x)
     values = _native.aligned_empty((len(x), high - low), dtype)
     _copy_columns(x[:, low:high], values)

@@ -30,7 +30,7 @@ TASK = 1 << 23
 
 SLICE = 64  # columns per task of a row with so many edges that threads share its columns
 
-FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
+FLOATS = (np.float16, np.float32, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,8 @@ class Operator:
                 f"different types."
             )
         table = np.ascontiguousarray(checks.array("table", self.table), dtype=np.float64)
-        if table.ndim != 2 or not np.isfinite(table).all() or table.min(initial=0) < 0:
+        is_valid = np.isfinite(table) & (table >= 0)
+        if table.ndim != 2 or not is_valid.all():
             raise InputError(
                 f"table (shape {table.shape}) must be a matrix of finite weights of zero or more."
             )
@@ -174,7 +175,9 @@ class Operator:
     @property
     def weight_dtype(self) -> np.dtype:
         """The type of the weights of edges."""
-        return np.dtype(np.float32) if self.csr.weight is None else self.csr.weight.dtype
+        if self.csr.weight is None:
+            return np.dtype(np.float32)
+        return self.csr.weight.dtype
 
     def balance(self, out: np.ndarray) -> np.ndarray:
         """Fill `out` with a_vu / Σ a_vw over the sources w of the time t_u, for every edge."""
@@ -305,13 +308,15 @@ class _Pass:
             prefetch_distance(x),
         )
         tiles = self._tiles(x.shape[1], rows or (0, shape[0]))
-        _native.run(kernels.gather, [(*tile, *shared) for tile in tiles], threads)
+        tasks = [(*tile, *shared) for tile in tiles]
+        _native.run(kernels.gather, tasks, threads)
         return out
 
     def between(self, sources: np.ndarray) -> _Pass:
         """Return the pass that reads a row of x for each of these sources, and no others."""
         # Sources by their places among the rows of x, in the type that the kernel knows.
-        position = np.searchsorted(sources, self.csr.indices).astype(self.csr.indices.dtype)
+        indices = self.csr.indices
+        position = np.searchsorted(sources, indices).astype(indices.dtype)
         column_scale = self.column_scale
         if len(column_scale):
             column_scale = column_scale[sources]
@@ -350,7 +355,8 @@ class _Pass:
             is_heavy = high - low == 1 and indptr[high] - indptr[low] > max_edges
             step = SLICE if is_heavy else columns
             for begin in range(0, columns, step):
-                yield (rows[0] + low, rows[0] + high), (begin, min(columns, begin + step))
+                end = min(columns, begin + step)
+                yield (rows[0] + low, rows[0] + high), (begin, end)
 
     def _factors(self, double: bool) -> tuple[np.ndarray, np.ndarray]:
         """The flat table and the column scale, in the type of the sums."""

@@ -38,24 +38,23 @@ def can_fork() -> bool:
 
 
 def run_forked(
-    function: Callable[[Any, Any], Any],
-    shared: Any,
+    function: Callable[[Any], Any],
     tasks: Sequence[Any],
     *,
     jobs: int,
-    prepare: Callable[[Any, Any], None],
+    prepare: Callable[[Any], None],
     starting: Callable[[Any], bool],
 ) -> Iterator[Any]:
-    """Yield `function(shared, task)` for every task, as `Engine.run_tasks` does."""
+    """Yield `function(task)` for every task, as `Engine.run_tasks` does."""
     attempts: Counter[int] = Counter()
     results: dict[int, Any] = {}
     running: dict[Connection, tuple[int, BaseProcess]] = {}
 
     def start(position: int) -> None:
         attempts[position] += 1
-        prepare(shared, tasks[position])
+        prepare(tasks[position])
         with _deferred_interrupt():
-            receiver, process = _fork(function, shared, tasks[position])
+            receiver, process = _fork(function, tasks[position])
             running[receiver] = position, process
 
     # Asked for one by one: a task starts when another one has ended.
@@ -86,8 +85,7 @@ def run_forked(
 
 
 def run_spawned(
-    function: Callable[[Any, Any], Any],
-    shared: Any,
+    function: Callable[[Any], Any],
     tasks: Sequence[Any],
     *,
     jobs: int,
@@ -104,7 +102,7 @@ def run_spawned(
         # memory-mapped files.
         parallel = Parallel(n_jobs=jobs, pre_dispatch=jobs, batch_size=1, return_as="generator")
         try:
-            for result in parallel(delayed(function)(shared, task) for task in started):
+            for result in parallel(map(delayed(function), started)):
                 done += 1
                 yield result
             return
@@ -131,13 +129,11 @@ def _deferred_interrupt() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
-def _fork(
-    function: Callable[[Any, Any], Any], shared: Any, task: Any
-) -> tuple[Connection, BaseProcess]:
+def _fork(function: Callable[[Any], Any], task: Any) -> tuple[Connection, BaseProcess]:
     """Start a process that sends the result of one task."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(
-        target=_run_and_send, args=(sender, function, shared, task), daemon=True
+        target=_run_and_send, args=(sender, function, task), daemon=True
     )
     with warnings.catch_warnings():
         # Python warns of other threads; theirs are progress bars, which the process never touches.
@@ -148,9 +144,7 @@ def _fork(
     return receiver, process
 
 
-def _run_and_send(
-    sender: Connection, function: Callable[[Any, Any], Any], shared: Any, task: Any
-) -> None:
+def _run_and_send(sender: Connection, function: Callable[[Any], Any], task: Any) -> None:
     """Send the result of a task, or its exception, and end without any clean-up of the parent's."""
     # It can send functions of a notebook, which parts of methods may have.
     from joblib.externals.loky.backend.reduction import dumps
@@ -158,7 +152,7 @@ def _run_and_send(
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted and ends this process
     try:
-        result = True, function(shared, task)
+        result = True, function(task)
     except BaseException as error:  # raised again in the parent
         result = False, error
     sender.send_bytes(dumps(result))

@@ -139,8 +139,9 @@ def _apply(
     csr = operator.edges
     cumulative = csr.indptr
     if rows is not None:
+        num_edges = csr.indptr[rows + 1] - csr.indptr[rows]
         # Edges before each requested row, by which rows are cut into blocks.
-        cumulative = np.concatenate([[0], np.cumsum(csr.indptr[rows + 1] - csr.indptr[rows])])
+        cumulative = np.append(0, np.cumsum(num_edges))
     for first, last in pairwise(_native.spans(cumulative, BLOCK_EDGES).tolist()):
         if rows is None:
             operator.apply(x, out, threads, (first, last))

@@ -124,11 +124,11 @@ class _Update:
         path = _files.inside(self.directory, arrays[name].get("file", name))
         ends = _files.open_array(path)[:num_edges].T
         # Ends 0 and 1 are sources and targets.
-        for end, names in enumerate(storage.BY_NODE):
-            kind = entry["triple"][2 * end]
-            csr = EdgesByNode.of(ends[end], self.manifest["nodes"][kind]["num_nodes"]).csr
-            for array_name, values in zip(names, (csr.indptr, csr.indices), strict=True):
-                self._replace(f"{entry['folder']}/{array_name}.npy", values)
+        for end, (borders, places) in enumerate(storage.BY_NODE):
+            nodes = self.manifest["nodes"][entry["triple"][2 * end]]
+            csr = EdgesByNode.of(ends[end], nodes["num_nodes"]).csr
+            self._replace(f"{entry['folder']}/{borders}.npy", csr.indptr)
+            self._replace(f"{entry['folder']}/{places}.npy", csr.indices)
 
     def _replace(self, name: str, values: np.ndarray) -> None:
         """Write an array to a file of another name than the present one."""

@@ -45,12 +45,15 @@ class CSR:
         weight = None if self.weight is None else self.weight[place]
         return CSR(indptr, self.indices[place], weight, self.num_sources)
 
+    @property
+    def target(self) -> np.ndarray:
+        """The target of every edge [E], which is its row."""
+        rows = np.arange(self.num_targets, dtype=index_type(self.num_targets))
+        return np.repeat(rows, np.diff(self.indptr))
+
     def transposed(self) -> CSR:
         """The same edges turned round: grouped by source, targets in increasing order."""
-        targets = np.arange(self.num_targets, dtype=index_type(self.num_targets))
-        # The target of every edge is its row.
-        target = np.repeat(targets, np.diff(self.indptr))
-        return build_csr(target, self.indices, self.num_targets, self.num_sources, self.weight)
+        return build_csr(self.target, self.indices, self.num_targets, self.num_sources, self.weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +108,8 @@ def joined_ranges(begin: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 def index_type(size: int) -> np.dtype:
     """32 bits where positions below `size` fit, otherwise 64."""
-    return np.dtype(np.int32 if size <= np.iinfo(np.int32).max else np.int64)
+    fits = size <= np.iinfo(np.int32).max
+    return np.dtype(np.int32 if fits else np.int64)
 
 
 def build_csr(
@@ -154,7 +158,9 @@ def merged(csr: CSR) -> CSR:
         values = csr.weight.copy()
     # scipy refuses a matrix without columns.
     shape = (csr.num_targets, max(csr.num_sources, 1))
-    matrix = csr_array((values, csr.indices.copy(), csr.indptr.copy()), shape=shape)
+    # It changes its arrays in place.
+    arrays = (values, csr.indices.copy(), csr.indptr.copy())
+    matrix = csr_array(arrays, shape=shape)
     matrix.sum_duplicates()
     return replace(
         csr,

@@ -85,8 +85,10 @@ def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence
     place.sort()
     # Sorted, so that a repeat equals the one before it.
     place = place[np.diff(place, prepend=-1) > 0]  # many times as fast as np.unique
-    ends = [number[row[place]] for number, row in zip(numbers, relation.edge_index, strict=True)]
-    return relation.selected(np.stack(ends), place)
+    source, target = relation.edge_index
+    new_source = numbers[0][source[place]]
+    new_target = numbers[1][target[place]]
+    return relation.selected(np.stack([new_source, new_target]), place)
 
 
 def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -> np.ndarray:
@@ -103,7 +105,7 @@ def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -
     ids = graph.nodes[kind].ids
     if ids is None:
         ids = np.arange(graph.nodes[kind].num_nodes)
-    names = [str(name) for name in np.asarray(node_ids).reshape(-1).tolist()]
+    names = list(map(str, np.asarray(node_ids).reshape(-1).tolist()))
     if not names:
         raise InputError(f"no {kind} ids were passed; pass at least one.")
     if ids.dtype.kind in "iu":
@@ -115,7 +117,7 @@ def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -
     else:
         nodes = np.flatnonzero(np.isin(ids, names))
     # Only ids that are wanted become text.
-    position = {str(name): node for name, node in zip(ids[nodes], nodes, strict=True)}
+    position = dict(zip(map(str, ids[nodes]), nodes, strict=True))
     for name in names:
         if name not in position:
             examples = f"the {len(ids):,} ids look like {listing(ids[:3].tolist())}"

@@ -130,13 +130,14 @@ class Nodes:
             return self
         fitted = encoder or self.encoder
         assert fitted is not None
-        # Raw columns remember what their own encoder made of them.
-        if isinstance(self.features, Columns) and encoder is None:
-            x = self.x
-        elif isinstance(self.features, Columns):
-            x = fitted.encode(self.features) if fitted.parts else None
-        else:
+        x = None
+        if not isinstance(self.features, Columns):
             x = fitted.matrix(self.features)
+        elif encoder is None:
+            # Raw columns remember what their own encoder made of them.
+            x = self.x
+        elif fitted.parts:
+            x = fitted.encode(self.features)
         return replace(self, features=x, ready=True, numbers=fitted.number_positions)
 
     def take(self, keep: np.ndarray) -> Nodes:
@@ -146,13 +147,13 @@ class Nodes:
             features = features.take(keep)
         elif features is not None:
             features = features[keep]
-        parts: dict[str, Any] = {
-            name: None if (a := getattr(self, name)) is None else a[keep]
-            for name in ("y", "time", "known", "timestamp")
-        }
         # Without names, positions in the larger graph are the names.
-        ids = keep if self.ids is None else self.ids[keep]
-        return replace(self, num_nodes=len(keep), features=features, ids=ids, **parts)
+        parts: dict[str, Any] = {"ids": keep if self.ids is None else self.ids[keep]}
+        for name in ("y", "time", "known", "timestamp"):
+            values = getattr(self, name)
+            if values is not None:
+                parts[name] = values[keep]
+        return replace(self, num_nodes=len(keep), features=features, **parts)
 
     def renumbered(self, keep: np.ndarray | None) -> np.ndarray | None:
         """For every node its position among those at `keep`, −1 for others; None keeps all."""
@@ -165,16 +166,13 @@ class Nodes:
     def masked(self, cutoff: int, known: np.ndarray | None) -> Nodes:
         """The same without labels from the cutoff on; `known` rows fit the encoder (None: all)."""
         y = self.y
-        columns = self.columns
+        features = self.features
         if y is not None and self.time is not None:
             # The one place where labels are hidden; everything downstream reads this array.
             y = np.where(self.time < cutoff, y, -1)
-        return replace(
-            self,
-            y=y,
-            known=known,
-            features=self.features if columns is None else columns.before(known),
-        )
+        if isinstance(features, Columns):
+            features = features.before(known)
+        return replace(self, y=y, known=known, features=features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +234,9 @@ class Relation:
 
     def selected(self, edge_index: np.ndarray, place: np.ndarray) -> Relation:
         """The edges at the positions `place`, with new numbers of their nodes."""
-        rest = (None if values is None else values[place] for values in (self.weight, self.time))
-        return Relation(edge_index, *rest)
+        weight = None if self.weight is None else self.weight[place]
+        time = None if self.time is None else self.time[place]
+        return Relation(edge_index, weight, time)
 
     def upto(
         self,
@@ -299,20 +298,17 @@ def classes(
 
     Labels that are codes with wide gaps are renumbered, and their codes become the names.
     """
-    if (
-        num_labels is None
-        and label_names is None
-        and nodes.y is not None
-        and nodes.y.max() >= GAPS_FROM
-    ):
+    largest = -1 if nodes.y is None else int(nodes.y.max())
+    has_classes = num_labels is not None or label_names is not None
+    if nodes.y is not None and largest >= GAPS_FROM and not has_classes:
+        is_known = nodes.y >= 0
         # Such as postal codes: a table over all numbers would be mostly empty.
-        codes = np.unique(nodes.y[nodes.y >= 0])
-        if 2 * len(codes) < nodes.y.max():
-            y = np.where(nodes.y >= 0, np.searchsorted(codes, nodes.y), -1)
+        codes = np.unique(nodes.y[is_known])
+        if 2 * len(codes) < largest:
+            y = np.where(is_known, np.searchsorted(codes, nodes.y), -1)
             return replace(nodes, y=y), len(codes), codes.tolist()
     if label_names is not None:
         num_labels = _check_label_names(label_names, num_labels)
-    largest = -1 if nodes.y is None else int(nodes.y.max())
     if num_labels is None:
         num_labels = largest + 1
     if largest >= num_labels:
@@ -354,7 +350,9 @@ def _check_label_names(label_names: Sequence[Any], num_labels: int | None) -> in
 
 def class_name(name: Any) -> str:
     """A class's name as text: 1, 1.0 and "1" are one class, and so are True and "true"."""
-    text = str(int(name)) if isinstance(name, float) and name.is_integer() else str(name).strip()
+    if isinstance(name, float) and name.is_integer():
+        name = int(name)
+    text = str(name).strip()
     return text.lower() if text in ("True", "False") else text
 
 

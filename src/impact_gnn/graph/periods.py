@@ -35,6 +35,7 @@ MONDAY = 4 * DAY  # 1970 began on a Thursday; weeks begin on Mondays
 LENGTHS = {"week": (7 * DAY, MONDAY), "day": (DAY, 0), "hour": (DAY // 24, 0)}
 """Lengths of units and the beginning of their period 0, in microseconds."""
 MONTHS = {"year": 12, "quarter": 3, "month": 1}
+JANUARY_1970 = 12 * 1970  # months since year 0
 NUMPY_UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 
 
@@ -64,9 +65,9 @@ class Periods:
     def of(self, values: np.ndarray) -> np.ndarray:
         """The period of every value."""
         if self.unit in MONTHS:
-            # Months since January 1970; then units since year 0.
-            months = values.astype("M8[M]").astype(np.int64)
-            return 12 // MONTHS[self.unit] * 1970 + months // MONTHS[self.unit]
+            # Months since year 0.
+            months = values.astype("M8[M]").astype(np.int64) + JANUARY_1970
+            return months // MONTHS[self.unit]
         number = values.astype("M8[us]").astype(np.int64) if self.dated else values
         if self.unit in LENGTHS:
             length, origin = LENGTHS[self.unit]
@@ -84,7 +85,7 @@ class Periods:
         """Its first moment (datetime64[us]) or number."""
         if self.unit in MONTHS:
             # The inverse of `of`: months since January 1970.
-            months = (int(period) - 12 // MONTHS[self.unit] * 1970) * MONTHS[self.unit]
+            months = int(period) * MONTHS[self.unit] - JANUARY_1970
             return np.datetime64(months, "M").astype("M8[us]")
         if self.unit in LENGTHS:
             length, origin = LENGTHS[self.unit]
@@ -217,10 +218,15 @@ def choose(
         dated=dated,
         starts=tuple(starts.astype(float).tolist()),
         end=float(number.max()),
-        # A power of ten above all values, so that bin numbers cannot be taken for times.
-        first=0 if dated else 10 ** (len(str(int(np.abs(number).max()))) + 1),
+        first=0 if dated else _beyond(number),
     )
     return periods, f"{distinct:,} distinct times in {len(starts)} periods of about equal size"
+
+
+def _beyond(number: np.ndarray) -> int:
+    """A power of ten above all values, so that bin numbers cannot be taken for times."""
+    num_digits = len(str(int(np.abs(number).max())))
+    return 10 ** (num_digits + 1)
 
 
 def _refuse_other_kind(periods: Periods, dated: bool) -> None:
@@ -358,19 +364,23 @@ def _starts(
         # The most bins, down from a dozen, that have enough labels before the last one.
         for bins in range(BINS, 2, -1) if count is None else [count]:
             starts = np.unique(_quantiles(number, bins))
-            if count is not None or (known & (number < starts[-1])).sum() >= PER_BIN * bins:
+            num_known = (known & (number < starts[-1])).sum()
+            if num_known >= PER_BIN * bins:
                 break
-        if not _End.of(number, known, np.searchsorted(starts, number, side="right")).is_within:
+        bin_of = np.searchsorted(starts, number, side="right")
+        if not _End.of(number, known, bin_of).is_within:
             return starts
         cut = _first_target(number, known)
     past = number < cut
     if count is None:
+        num_known = int((known & past).sum())
         # As many bins as labels suffice for, between 3 and a dozen.
-        count = min(max(int((known & past).sum()) // PER_BIN, 3), BINS)
+        count = min(max(num_known // PER_BIN, 3), BINS)
     if past.all() or not past.any():
         return np.unique(_quantiles(number, count))
+    share = float(past.mean())
     # Bins before and after the border in proportion to their nodes, at least one each.
-    before = min(max(round(count * float(past.mean())), 1), count - 1)
+    before = min(max(round(count * share), 1), count - 1)
     early = _quantiles(number[past], before)
     # The first quantile after the border is the border itself.
     late = _quantiles(number[~past], count - before)[1:]

@@ -22,7 +22,7 @@ from impact_gnn._codec import encode
 from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding import Encoder
 from impact_gnn.graph import storage
-from impact_gnn.graph.csr import CSR, EdgesByNode, build_csr, earliest, merged
+from impact_gnn.graph.csr import CSR, EdgesByNode, build_csr, earliest, index_type, merged
 from impact_gnn.graph.graph_summary import GraphSummary
 from impact_gnn.graph.parts import HOMOGENEOUS, Nodes, Relation, Triple, class_name, classes
 from impact_gnn.graph.periods import Periods
@@ -84,14 +84,15 @@ class TemporalGraph:
         label_names: Sequence[Any] | None = None,
         periods: Periods | None = None,
     ) -> None:
-        num_labels = None if num_labels is None else checks.class_count(num_labels)
+        if num_labels is not None:
+            num_labels = checks.class_count(num_labels)
         nodes = {"node": Nodes.checked("", {"x": x, "y": y, "time": time, "ids": ids}, num_labels)}
         arrays = {"edge_index": edge_index, "weight": edge_weight, "time": edge_time}
         relations = {HOMOGENEOUS: Relation.checked(HOMOGENEOUS, arrays, nodes, "edge_index")}
         nodes["node"], count, label_names = classes(nodes["node"], num_labels, label_names)
         self._set(
-            nodes=nodes,
-            relations=relations,
+            nodes,
+            relations,
             target="node",
             num_labels=count,
             label_names=label_names,
@@ -137,11 +138,8 @@ class TemporalGraph:
             TemporalGraph(2 paper (target), 1 author, 2 author-writes-paper, 4 features, 1 classes,
             times 0..1)
         """
-        if (
-            not isinstance(nodes, Mapping)
-            or not nodes
-            or not all(isinstance(kind, str) and kind for kind in nodes)
-        ):
+        is_mapping = isinstance(nodes, Mapping) and len(nodes) > 0
+        if not is_mapping or not all(isinstance(kind, str) and kind for kind in nodes):
             raise InputError(
                 "nodes must be a mapping from node type to its arrays, with at least one type."
             )
@@ -150,18 +148,19 @@ class TemporalGraph:
                 "edges is empty; "
                 "pass at least one relation {(source type, name, target type): edges}."
             )
-        num_labels = None if num_labels is None else checks.class_count(num_labels)
+        if num_labels is not None:
+            num_labels = checks.class_count(num_labels)
         if not isinstance(target, str) or target not in nodes:
             raise InputError(
                 f"target={checks.quoted(target)} is not a node type; "
                 f"choose one of {listing(list(nodes))}."
             )
-        checked = {
-            kind: Nodes.checked(
-                kind, part, num_labels if kind == target else None, may_be_empty=kind != target
-            )
-            for kind, part in nodes.items()
-        }
+        checked = {}
+        for kind, part in nodes.items():
+            if kind == target:
+                checked[kind] = Nodes.checked(kind, part, num_labels)
+            else:
+                checked[kind] = Nodes.checked(kind, part, None, may_be_empty=True)
         if checked[target].time is None:
             raise InputError(
                 f"the target type {target!r} has no time; pass nodes[{target!r}]['time']."
@@ -173,8 +172,8 @@ class TemporalGraph:
         checked[target], count, label_names = classes(checked[target], num_labels, label_names)
         out = cls.__new__(cls)
         out._set(
-            nodes=checked,
-            relations=relations,
+            checked,
+            relations,
             target=target,
             num_labels=count,
             label_names=label_names,
@@ -187,14 +186,19 @@ class TemporalGraph:
     # -- what is in it
 
     @property
+    def target_nodes(self) -> Nodes:
+        """The nodes of the type to classify."""
+        return self.nodes[self.target]
+
+    @property
     def x(self) -> np.ndarray | None:
         """Features of the target type [N, f]."""
-        return self.nodes[self.target].x
+        return self.target_nodes.x
 
     @property
     def y(self) -> np.ndarray | None:
         """Labels of the target type [N], −1 unknown."""
-        return self.nodes[self.target].y
+        return self.target_nodes.y
 
     @property
     def label(self) -> np.ndarray:
@@ -205,25 +209,25 @@ class TemporalGraph:
     @property
     def time(self) -> np.ndarray:
         """Times of the target type [N]."""
-        time = self.nodes[self.target].time
+        time = self.target_nodes.time
         assert time is not None  # checked on entry
         return time
 
     @property
     def timestamp(self) -> np.ndarray:
         """Exact times of the target type [N] (days if they are dates); `time` without such."""
-        timestamp = self.nodes[self.target].timestamp
+        timestamp = self.target_nodes.timestamp
         return self.time.astype(np.float64) if timestamp is None else timestamp
 
     @property
     def ids(self) -> np.ndarray:
         """The user's names of the target nodes; their positions where none were given."""
-        ids = self.nodes[self.target].ids
+        ids = self.target_nodes.ids
         return np.arange(self.num_nodes) if ids is None else ids
 
     @property
     def num_nodes(self) -> int:
-        return self.nodes[self.target].num_nodes
+        return self.target_nodes.num_nodes
 
     @property
     def is_hetero(self) -> bool:
@@ -258,9 +262,8 @@ class TemporalGraph:
     @cached_property
     def timeline(self) -> Timeline:
         """The distinct times and the nodes per time; a neighbourhood has those of its graph."""
-        return Timeline.of(
-            {kind: part.time for kind, part in self.nodes.items() if part.time is not None}
-        )
+        times = {kind: part.time for kind, part in self.nodes.items()}
+        return Timeline.of(times)
 
     @property
     def times(self) -> np.ndarray:
@@ -283,8 +286,10 @@ class TemporalGraph:
         for (source, _, target), relation in self.relations.items():
             if (source == self.target) == (target == self.target):
                 continue
-            # Target nodes first, then the entities at the other end.
-            row, entity = relation.edge_index[:: 1 if source == self.target else -1]
+            # The positions of target nodes, and the entities at the other end.
+            row, entity = relation.edge_index
+            if target == self.target:
+                row, entity = entity, row
             count = np.bincount(entity)
             # First and last time of the target nodes of every entity.
             first = np.full(len(count), np.inf)
@@ -307,9 +312,8 @@ class TemporalGraph:
             )
         if kind not in self._periods:
             # In the smallest type: kernels read a period for every edge.
-            self._periods[kind] = np.searchsorted(self.times, time).astype(
-                smallest_unsigned(len(self.times))
-            )
+            dtype = smallest_unsigned(len(self.times))
+            self._periods[kind] = np.searchsorted(self.times, time).astype(dtype)
             self._periods[kind].flags.writeable = False
         return self._periods[kind]
 
@@ -318,22 +322,21 @@ class TemporalGraph:
         relation = self.relation_name(relation)
         if relation not in self._csr:
             part = self.relations[relation]
-            sizes = self.nodes[relation[0]].num_nodes, self.nodes[relation[2]].num_nodes
-            self._csr[relation] = build_csr(
-                part.edge_index[0], part.edge_index[1], *sizes, part.weight
-            )
+            source, target = part.edge_index
+            num_sources = self.nodes[relation[0]].num_nodes
+            num_targets = self.nodes[relation[2]].num_nodes
+            csr = build_csr(source, target, num_sources, num_targets, part.weight)
+            self._csr[relation] = csr
         return self._csr[relation]
 
     def edges_at(self, relation: Triple, end: int) -> EdgesByNode:
         """Edges of a relation by the node at one end: 0 (source) or 1 (target); computed once."""
         if (relation, end) not in self._edges_at:
-            nodes = self.nodes[relation[2 * end]]
-            ends = self.relations[relation].edge_index[end]
-            self._edges_at[relation, end] = EdgesByNode.of(ends, nodes.num_nodes)
+            self.cache_edges_at(relation, end)
         return self._edges_at[relation, end]
 
-    def cache_edges_at(self, relation: Triple, end: int, csr: CSR) -> None:
-        """Remembers how the first edges of a relation are grouped, as a saved graph has them."""
+    def cache_edges_at(self, relation: Triple, end: int, csr: CSR | None = None) -> None:
+        """Group edges by node; `csr` has the first ones as a saved graph has grouped them."""
         nodes = self.nodes[relation[2 * end]]
         ends = self.relations[relation].edge_index[end]
         self._edges_at[relation, end] = EdgesByNode.of(ends, nodes.num_nodes, csr)
@@ -348,46 +351,47 @@ class TemporalGraph:
 
     def summary(self) -> GraphSummary:
         """Sizes, periods, labels per period, the share of edges across times, and edge times."""
-        num_times = len(self.times)
         labels = np.full(self.num_nodes, -1) if self.y is None else self.y
+        is_labelled = labels >= 0
+        per_time = np.bincount(self.period[is_labelled], minlength=len(self.times))
+        per_class = np.bincount(labels[is_labelled], minlength=self.num_labels)
+        num_edges = {}
         cross_time_share = {}
         edge_times = {}
         for triple, relation in self.relations.items():
             name = "-".join(triple)
+            num_edges[name] = relation.num_edges
+            if not relation.num_edges:
+                continue
             source_time = self.nodes[triple[0]].time
             target_time = self.nodes[triple[2]].time
-            if source_time is not None and target_time is not None and relation.num_edges:
-                source, target = relation.edge_index
+            if source_time is not None and target_time is not None:
+                num_unequal = 0
                 # block by block: edges may be in a file
-                num_unequal = sum(
-                    np.count_nonzero(source_time[source[block]] != target_time[target[block]])
-                    for block in _native.blocks(relation.edge_index, 1)
-                )
+                for block in _native.blocks(relation.edge_index, 1):
+                    source, target = relation.edge_index[:, block]
+                    num_unequal += np.count_nonzero(source_time[source] != target_time[target])
                 cross_time_share[name] = num_unequal / relation.num_edges
             time = relation.time
-            if time is not None and relation.num_edges:
+            if time is not None:
                 ends = (int(time.min()), int(time.max()))
                 edge_times[name] = self.name_of(ends[0]), self.name_of(ends[1])
+        columns = [part.columns for part in self.nodes.values() if part.columns is not None]
         return GraphSummary(
             num_nodes={kind: part.num_nodes for kind, part in self.nodes.items()},
-            num_edges={"-".join(triple): part.num_edges for triple, part in self.relations.items()},
-            num_features=self.nodes[self.target].num_features,
+            num_edges=num_edges,
+            num_features=self.target_nodes.num_features,
             target=self.target,
             times=self.times.tolist(),
             names=[self.name_of(time) for time in self.times.tolist()],
             nodes_per_time=self.counts.tolist(),
-            labelled_per_time=np.bincount(self.period[labels >= 0], minlength=num_times).tolist(),
-            label_counts=np.bincount(labels[labels >= 0], minlength=self.num_labels).tolist(),
+            labelled_per_time=per_time.tolist(),
+            label_counts=per_class.tolist(),
             cutoff=self.cutoff,
             since=None if self.cutoff is None else self.name_of(self.cutoff),
             cross_time_share=cross_time_share,
             edge_times=edge_times,
-            warnings=[
-                warning
-                for part in self.nodes.values()
-                if part.columns is not None
-                for warning in part.columns.warnings
-            ],
+            warnings=[warning for part in columns for warning in part.warnings],
         )
 
     # -- time
@@ -406,20 +410,18 @@ class TemporalGraph:
             >>> g.when("2021-07-01"), g.when("2021-07"), g.name_of(24258)
             (24258, 24258, '2021-07')
         """
-        text = isinstance(value, str) and not re.fullmatch(r"[-+]?[0-9]+", value.strip())
-        # A whole number is a period of the graph if it can be one, otherwise a year, or a time that
-        # was put into bins.
         if isinstance(value, float | np.integer | np.floating) and float(value).is_integer():
             value = int(value)
-        foreign = (
-            isinstance(value, int | float) and not self.times[0] - 1 <= value <= self.times[-1] + 1
-        )
-        if self.periods is not None and (
-            text or foreign or isinstance(value, str | date | np.datetime64)
-        ):
+        first, last = self.times[0], self.times[-1]
+        # A whole number is a period of the graph if it can be one, otherwise a year, or a time that
+        # was put into bins.
+        is_foreign = isinstance(value, int | float) and not first - 1 <= value <= last + 1
+        is_date = isinstance(value, date | np.datetime64)
+        if self.periods is not None and (is_foreign or is_date or isinstance(value, str)):
             return self.periods.cutoff(value)
-        if text or isinstance(value, date | np.datetime64):
-            such = f"{self.times[0]} to {self.times[-1]}"
+        is_number = not isinstance(value, str) or re.fullmatch(r"[-+]?[0-9]+", value.strip())
+        if is_date or not is_number:
+            such = f"{first} to {last}"
             raise InputError(
                 f"{name}={checks.quoted(value)} is not a time of this graph; "
                 f"its times are numbers: {such}."
@@ -440,10 +442,10 @@ class TemporalGraph:
         t = self.when(t, "t")
         # Nodes first: edges remain where both of their nodes do.
         keep = self.positions_upto(t)
-        nodes = {
-            kind: part if (k := keep[kind]) is None else part.take(k)
-            for kind, part in self.nodes.items()
-        }
+        nodes = dict(self.nodes)
+        for kind, positions in keep.items():
+            if positions is not None:
+                nodes[kind] = nodes[kind].take(positions)
         relations = {}
         numbers = self.numbers_upto(t, keep)
         for triple, part in self.relations.items():
@@ -454,13 +456,11 @@ class TemporalGraph:
     def positions_upto(self, t: int) -> dict[str, np.ndarray | None]:
         """Positions of the nodes up to time `t` by type; None for types without a time."""
         t = checks.whole_number("t", t)
-        times = {kind: part.time for kind, part in self.nodes.items()}
-        keep = {
-            kind: None if time is None else np.flatnonzero(time <= t)
-            for kind, time in times.items()
-        }
-        targets = keep[self.target]
-        if targets is None or len(targets) == 0:
+        keep: dict[str, np.ndarray | None] = dict.fromkeys(self.nodes)
+        for kind, part in self.nodes.items():
+            if part.time is not None:
+                keep[kind] = np.flatnonzero(part.time <= t)
+        if not (self.time <= t).any():
             raise InputError(
                 f"no node is at or before time {t}; the first time is {self.times[0]}."
             )
@@ -474,15 +474,17 @@ class TemporalGraph:
         `keep` holds the positions of the nodes up to `t`. None where all stay.
         """
         numbers = {kind: part.renumbered(keep[kind]) for kind, part in self.nodes.items()}
+        # Types without a time that have edges to such types.
+        untimed: set[str] = set()
         for source, _, target in self.relations:
-            for kind in (source, target):
-                if keep[source] is None and keep[target] is None and numbers[kind] is None:
-                    # A node without a time stays, but loses its edges to others that were not known
-                    # yet.
-                    known = self.known_before(kind, t + 1)
-                    if known is not None:
-                        numbers[kind] = self.nodes[kind].renumbered(np.arange(len(known)))
-                        numbers[kind][~known] = -1  # type: ignore[index]
+            if keep[source] is None and keep[target] is None:
+                untimed |= {source, target}
+        for kind in untimed:
+            # A node without a time stays, but loses its edges to others that were not known yet.
+            known = self.known_before(kind, t + 1)
+            if known is not None:
+                number = np.arange(len(known), dtype=index_type(len(known)))
+                numbers[kind] = np.where(known, number, number.dtype.type(-1))
         return numbers
 
     def masked(self, cutoff: int | str) -> TemporalGraph:
@@ -539,7 +541,7 @@ class TemporalGraph:
             kinds = (triple[0], triple[2])
             ends = relation.edge_index
             times = [self.nodes[kind].time for kind in kinds]
-            if relation.time is None and all(time is None for time in times):
+            if relation.time is None and {*kinds} <= first.keys():
                 links.append(ends + np.array([[first[kind]] for kind in kinds]))
                 continue
             for part in _native.blocks(ends, 1):
@@ -554,14 +556,13 @@ class TemporalGraph:
         if links:
             ends = np.concatenate(links, axis=1)
             source, target = ends[:, ~comes_later[ends].any(0)]
-            edges = coo_array((np.ones(len(source), bool), (source, target)), (len(known),) * 2)
+            size = len(known)
+            edges = coo_array((np.ones(len(source), bool), (source, target)), (size, size))
             # Undated edges carry knowledge to whole components of nodes.
             group = connected_components(edges, directed=False)[1]
             known = np.bincount(group, known)[group] > 0
-        parts = np.split(known, np.cumsum(sizes)[:-1])
-        return {
-            kind: None if part.all() else part for kind, part in zip(untimed, parts, strict=True)
-        }
+        parts = zip(untimed, np.split(known, np.cumsum(sizes)[:-1]), strict=True)
+        return {kind: None if part.all() else part for kind, part in parts}
 
     def require_cutoff(self, wants: str) -> int:
         """The cutoff of a view; any other graph is refused in the name of who `wants` one."""
@@ -584,8 +585,9 @@ class TemporalGraph:
         At most a third of the labelled periods, and so few that half of the labels are older.
         """
         cutoff = self.require_cutoff("a horizon needs")
-        labelled = len(np.unique(self.time[self.label >= 0]))
-        return self.max_hidden_periods(min(int((self.times >= cutoff).sum()), labelled // 3))
+        num_labelled = len(np.unique(self.time[self.label >= 0]))
+        num_ahead = int((self.times >= cutoff).sum())
+        return self.max_hidden_periods(min(num_ahead, num_labelled // 3))
 
     def max_hidden_periods(self, most: int) -> int:
         """How many last labelled periods (1 to `most`) can be hidden with half the labels left.
@@ -610,9 +612,7 @@ class TemporalGraph:
         last_label = int(self.time[self.y >= 0].max())
         # the target type's own times: another type may be newer
         later = self.time[self.time > last_label]
-        if not len(later):
-            return last_label
-        return int(later.min())
+        return int(later.min()) if len(later) else last_label
 
     def undirected(self) -> TemporalGraph:
         """The graph with every edge in both directions; between two types as relation `rev_...`.
@@ -626,20 +626,19 @@ class TemporalGraph:
             if triple[0] != triple[2]:
                 continue
             # The reverse of a loop is the loop itself, which counts once.
-            loop = part.edge_index[0] == part.edge_index[1]
-            both = np.concatenate([part.edge_index, part.edge_index[::-1, ~loop]], axis=1)
+            is_loop = part.edge_index[0] == part.edge_index[1]
+            reverse = part.edge_index[::-1, ~is_loop]
+            source, target = np.concatenate([part.edge_index, reverse], axis=1)
             weight = part.weight
             if weight is not None:
-                weight = np.concatenate([weight, weight[~loop]])
+                weight = np.concatenate([weight, weight[~is_loop]])
             size = self.nodes[triple[0]].num_nodes
-            csr = merged(build_csr(both[0], both[1], size, size, weight))
+            csr = merged(build_csr(source, target, size, size, weight))
             sorted_edges[triple] = csr
-            nodes = np.arange(size, dtype=csr.indices.dtype)
-            target = np.repeat(nodes, np.diff(csr.indptr))
             time = part.time
             if time is not None:
                 time = earliest(csr, part.edge_index, time)
-            relations[triple] = Relation(np.stack([csr.indices, target]), csr.weight, time)
+            relations[triple] = Relation(np.stack([csr.indices, csr.target]), csr.weight, time)
         out = self.with_parts(dict(self.nodes), relations)
         # Merging has sorted the edges already.
         out._csr.update(sorted_edges)
@@ -652,7 +651,9 @@ class TemporalGraph:
             relations[triple] = part
             source, name, target = triple
             back = (target, f"rev_{name}", source)
-            is_back = name.startswith("rev_") and (target, name[4:], source) in self.relations
+            # What this relation would be the reverse of.
+            forth = (target, name.removeprefix("rev_"), source)
+            is_back = name.startswith("rev_") and forth in self.relations
             if source != target and back not in self.relations and not is_back:
                 relations[back] = replace(part, edge_index=part.edge_index[::-1])
         return relations
@@ -679,7 +680,7 @@ class TemporalGraph:
     def with_features(self, x: Any) -> TemporalGraph:
         """The same graph with other features for the target type, a row per node."""
         x = checks.features("x", x, self.num_nodes)
-        part = replace(self.nodes[self.target], features=x, ready=False)
+        part = replace(self.target_nodes, features=x, ready=False)
         return self._with_nodes({self.target: part})
 
     def encoded(self, encoders: Mapping[str, Encoder] | None = None) -> TemporalGraph:
@@ -691,14 +692,13 @@ class TemporalGraph:
         if all(part.features is None or part.ready for part in self.nodes.values()):
             return self
         fitted = encoders or {}
-        return self._with_nodes(
-            {kind: part.encoded(fitted.get(kind)) for kind, part in self.nodes.items()}
-        )
+        nodes = {kind: part.encoded(fitted.get(kind)) for kind, part in self.nodes.items()}
+        return self._with_nodes(nodes)
 
     def with_labels(self, y: Any) -> TemporalGraph:
         """The same graph with other labels for the target type, −1 where unknown."""
         y = checks.labels("y", y, self.num_nodes, self.num_labels)
-        return self._with_nodes({self.target: replace(self.nodes[self.target], y=y)})
+        return self._with_nodes({self.target: replace(self.target_nodes, y=y)})
 
     def only(self, kinds: Sequence[str], triples: Sequence[Triple]) -> TemporalGraph:
         """The graph of some of its types and relations, in this order."""
@@ -718,9 +718,8 @@ class TemporalGraph:
         if self.label_names is None or self.y is None:
             return self
         known = {class_name(name): place for place, name in enumerate(names)}
-        return self.relabeled(
-            [known.get(class_name(name), -1) for name in self.label_names], len(names), names
-        )
+        code = [known.get(class_name(name), -1) for name in self.label_names]
+        return self.relabeled(code, len(names), names)
 
     def visible_classes(self) -> np.ndarray:
         """Classes that have a visible label; without names, all numbers up to the largest one."""
@@ -746,10 +745,11 @@ class TemporalGraph:
         self, code: Sequence[int] | np.ndarray, num_labels: int, names: Sequence[Any] | None
     ) -> TemporalGraph:
         """With `code[k]` in the place of label k, and these classes."""
-        part = self.nodes[self.target]
+        part = self.target_nodes
         if part.y is not None:
             # the last is that of −1
-            part = replace(part, y=np.append(code, -1)[part.y].astype(np.int64))
+            y = np.append(code, -1)[part.y].astype(np.int64)
+            part = replace(part, y=y)
         return self._with_nodes({self.target: part}, num_labels=num_labels, label_names=names)
 
     def _with_nodes(self, nodes: Mapping[str, Nodes], **settings: Any) -> TemporalGraph:
@@ -765,18 +765,13 @@ class TemporalGraph:
         """
         with storage.writing(directory, **encode(self._settings()), tables=tables) as writer:
             for kind, part in self.nodes.items():
-                arrays = {
-                    "x": None if part.columns else part.x,
-                    "y": part.y,
-                    "time": part.time,
-                    "timestamp": part.timestamp,
-                    "ids": part.ids,
-                }
+                arrays = {name: getattr(part, name) for name in storage.NODE_ARRAYS[1:]}
+                if not part.columns:
+                    arrays["x"] = part.x
                 writer.nodes(kind, part.num_nodes, arrays, part.columns)
             for triple, relation in self.relations.items():
-                writer.relation(
-                    triple, {name: getattr(relation, name) for name in storage.EDGE_ARRAYS}
-                )
+                arrays = {name: getattr(relation, name) for name in storage.EDGE_ARRAYS}
+                writer.relation(triple, arrays)
 
     @classmethod
     def restored(cls, parts: dict[str, Any]) -> TemporalGraph:
@@ -802,39 +797,32 @@ class TemporalGraph:
         return _restored, (dict(self.nodes), dict(self.relations), self._settings(), whole)
 
     def __repr__(self) -> str:
+        parts = [f"{self.num_nodes:,} nodes"]
         if self.is_hetero:
-            mark = {self.target: " (target)"}
-            parts = [
-                f"{part.num_nodes:,} {kind}{mark.get(kind, '')}"
-                for kind, part in self.nodes.items()
-            ]
-            parts += [
-                f"{part.num_edges:,} {'-'.join(triple)}" for triple, part in self.relations.items()
-            ]
-        else:
-            parts = [f"{self.num_nodes:,} nodes", f"{self.edge_index.shape[1]:,} edges"]
+            parts = [f"{part.num_nodes:,} {kind}" for kind, part in self.nodes.items()]
+            parts[list(self.nodes).index(self.target)] += " (target)"
+        for triple, relation in self.relations.items():
+            name = "-".join(triple) if self.is_hetero else "edges"
+            parts.append(f"{relation.num_edges:,} {name}")
+        first = self.name_of(int(self.times[0]))
+        last = self.name_of(int(self.times[-1]))
         parts += [
-            f"{self.nodes[self.target].num_features or 'no'} features",
+            f"{self.target_nodes.num_features or 'no'} features",
             f"{self.num_labels} classes",
+            f"times {first}..{last}",
         ]
-        parts.append(
-            f"times {self.name_of(int(self.times[0]))}..{self.name_of(int(self.times[-1]))}"
-        )
         if self.cutoff is not None:
             parts.append(f"cutoff {self.name_of(self.cutoff)}")
         return f"TemporalGraph({', '.join(parts)})"
 
     def relation_name(self, relation: Triple | None) -> Triple:
         """A relation that exists; None means the only one."""
+        known = listing(list(map("-".join, self.relations)))
         if relation is None:
             if len(self.relations) > 1:
-                raise InputError(
-                    "pass relation=...; "
-                    f"there are {listing(['-'.join(t) for t in self.relations])}."
-                )
+                raise InputError(f"pass relation=...; there are {known}.")
             return next(iter(self.relations))
         if relation not in self.relations:
-            known = listing(["-".join(t) for t in self.relations])
             raise InputError(f"there is no relation {relation!r}; choose one of {known}.")
         return relation
 
@@ -849,10 +837,10 @@ class TemporalGraph:
         self, nodes: dict[str, Nodes], relations: dict[Triple, Relation], **settings: Any
     ) -> None:
         """Fill a new graph with parts that were checked before, and its `SETTINGS`."""
-        names = settings["label_names"]
+        if settings["label_names"] is not None:
+            settings["label_names"] = tuple(settings["label_names"])
         self.__dict__.update(
             settings,
-            label_names=None if names is None else tuple(names),
             nodes=MappingProxyType(nodes),
             relations=MappingProxyType(relations),
             _csr={},

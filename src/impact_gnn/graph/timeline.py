@@ -16,10 +16,14 @@ class Timeline:
     counts: Mapping[str, np.ndarray]
 
     @classmethod
-    def of(cls, times: Mapping[str, np.ndarray]) -> Timeline:
+    def of(cls, times: Mapping[str, np.ndarray | None]) -> Timeline:
         """Count the nodes of every type with a time."""
-        distinct = {kind: np.unique(time, return_counts=True) for kind, time in times.items()}
-        union = np.unique(np.concatenate([values for values, _ in distinct.values()]))
+        distinct = {}
+        for kind, time in times.items():
+            if time is not None:
+                distinct[kind] = np.unique(time, return_counts=True)
+        all_times = [values for values, _ in distinct.values()]
+        union = np.unique(np.concatenate(all_times))
         counts = {}
         for kind, (values, count) in distinct.items():
             counts[kind] = np.zeros(len(union), np.int64)
@@ -32,6 +36,5 @@ class Timeline:
         is_used = np.sum(list(counts.values()), axis=0) > 0
         if upto is not None:
             is_used &= self.times <= upto
-        return Timeline(
-            self.times[is_used], {kind: count[is_used] for kind, count in counts.items()}
-        )
+        used = {kind: count[is_used] for kind, count in counts.items()}
+        return Timeline(self.times[is_used], used)

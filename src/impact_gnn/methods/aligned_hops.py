@@ -27,12 +27,15 @@ def moments_of(hop: Hop, group: np.ndarray, num_groups: int) -> Moments:
     """Compute moments of a hop's rows by group (without negative ones), in blocks of rows."""
     # Only rows that count are read: in files, the others cost as much.
     selected = np.flatnonzero(group >= 0)
+
+    def moments_from(begin: int) -> Moments:
+        rows = selected[begin : begin + BLOCK]
+        values = np.asarray(hop.rows(rows))
+        return Moments.of(values, group[rows], num_groups)
+
     # at least one block, which may be empty
-    blocks = [selected[k : k + BLOCK] for k in range(0, max(len(selected), 1), BLOCK)]
-    return reduce(
-        Moments.merge,
-        (Moments.of(np.asarray(hop.rows(rows)), group[rows], num_groups) for rows in blocks),
-    )
+    begins = range(0, max(len(selected), 1), BLOCK)
+    return reduce(Moments.merge, map(moments_from, begins))
 
 
 def center(hops: list[Hop], context: HopContext) -> list[Hop]:
@@ -127,8 +130,9 @@ def pny(hops: list[Hop], context: HopContext) -> list[Hop]:
         previous = message
 
         def change(values: np.ndarray, index: np.ndarray, moved: np.ndarray = moved) -> np.ndarray:
+            position = np.searchsorted(labelled, index)
             # [n]: the position of a row among the labelled ones, if it is one of them
-            position = np.searchsorted(labelled, index).clip(max=max(len(labelled) - 1, 0))
+            position = position.clip(max=max(len(labelled) - 1, 0))
             is_labelled = labelled[position] == index
             values = np.array(values, np.float32)
             values[is_labelled] = moved[position[is_labelled]]

@@ -87,8 +87,9 @@ class Method:
     def without(self, *removed: str) -> Method:
         """The method without some parts, and without parts that require them."""
         # A part whose requirement is removed goes with it, or the rest would be refused.
-        left = [part for part in self.parts if part.name not in removed]
-        return Method(tuple(part.name for part in left if not set(part.requires) & set(removed)))
+        removed_names = {*removed}
+        left = [part for part in self.parts if not {part.name, *part.requires} & removed_names]
+        return Method(tuple(part.name for part in left))
 
     @property
     def needs(self) -> frozenset[Needs]:

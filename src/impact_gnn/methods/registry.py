@@ -51,4 +51,5 @@ def names(kind: Kind | None = None) -> list[str]:
     """Return the names of all parts, or of one kind, in the order of method names."""
     order = list(Kind)
     rows = [part for part in _parts.values() if kind in (None, part.kind)]
-    return [part.name for part in sorted(rows, key=lambda part: order.index(part.kind))]
+    ordered = sorted(rows, key=lambda part: order.index(part.kind))
+    return [part.name for part in ordered]

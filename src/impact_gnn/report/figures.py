@@ -104,12 +104,14 @@ class Labels:
 
     @classmethod
     def of(cls, summary: RunSummary) -> Labels:
-        order = np.argsort(-np.array(summary.graph.label_counts), kind="stable").tolist()
+        counts = np.array(summary.graph.label_counts)
+        order = np.argsort(-counts, kind="stable").tolist()
         return cls(list(summary.prediction_summary.labels), order)
 
     def with_unknown(self) -> Labels:
         """With a further class, for all that the model does not know."""
-        return Labels([*self.names, "unknown to the model"], [*self.order, len(self.order)])
+        names = [*self.names, "unknown to the model"]
+        return Labels(names, [*self.order, len(self.order)])
 
     def name(self, label: int, most: int = 40) -> str:
         """The name of a class; a long one is cut."""
@@ -141,13 +143,12 @@ def forest(
     if not compared:
         return None
     names = [str(row.candidate) for row in compared]
-    value, low, high = (
-        100 * array([getattr(row.difference, part) for row in compared])
-        for part in ("value", "low", "high")
-    )
+    parts = ("value", "low", "high")
+    intervals = [[getattr(row.difference, part) for part in parts] for row in compared]
+    value, low, high = 100 * array(intervals).T
     # A poor candidate must not squeeze the others: the axis ends at three times the median or best
     # difference, or at the end of the median interval.
-    median = float(np.sort(np.abs(value))[(len(value) - 1) // 2])
+    median = float(np.quantile(np.abs(value), 0.5, method="lower"))
     reach = 3 * max(1.0, median, float(value.max()))
     reach = max(reach, float(np.median(np.maximum(-low, high))))
     left = max(min(float(low.min()), 0), -reach)
@@ -162,14 +163,16 @@ def forest(
     ]
     ax.axvline(0, color=INK, linewidth=1)
     for label, colour, inside in kinds:
-        for first, y in enumerate(np.flatnonzero(inside)):
+        for y in np.flatnonzero(inside):
             folds = 100 * array(list(compared[y].by_fold.values()))
-            mark = "o" if left <= value[y] <= right else "<"
-            label_once = "" if first else label
-            ax.hlines(y, low[y], high[y], colors=colour, linewidth=2.2, label=label_once)
+            point = np.clip(value[y], left, right)
+            mark = "o" if point == value[y] else "<"
+            ax.hlines(y, low[y], high[y], colors=colour, linewidth=2.2, label=label)
             ax.plot(folds, [y] * len(folds), "|", color=colour, markersize=8)
-            ax.plot(np.clip(value[y], left, right), y, mark, color=colour, markersize=6)
-    ax.set(xlim=(left - margin, right + margin), ylim=(len(names) - 0.4, -0.6))
+            ax.plot(point, y, mark, color=colour, markersize=6)
+            label = ""  # once in the legend
+    ax.set(xlim=(left - margin, right + margin))
+    ax.set(ylim=(len(names) - 0.4, -0.6))
     ax.set_yticks(range(len(names)), names)
     for text, row in zip(ax.get_yticklabels(), compared, strict=True):
         text.set_fontweight("bold" if row.weight > 0 else "normal")
@@ -303,14 +306,15 @@ def decay(check: Decay, connections: Separability) -> Figure | None:
 def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """Average tables [own, neighbour] by signed distance, each scaled to a maximum of 1."""
     offset = (steps[None, :] - steps[:, None]).ravel()
-    offsets, _, means = group_means(offset, np.ones(len(offset)), *(t.ravel() for t in tables))
+    columns = [table.ravel() for table in tables]
+    offsets, _, means = group_means(offset, np.ones(len(offset)), *columns)
     return offsets, [mean / max(float(mean.max()), 1e-300) for mean in means]
 
 
 def shift(measured: MessageShift, called: Called) -> Figure:
     """A panel per correction: shift by period before and after it, and the sampling noise."""
     plain = measured.methods["plain"]
-    corrections = {name: one for name, one in measured.methods.items() if one is not plain}
+    corrections = {name: one for name, one in measured.methods.items() if name != "plain"}
     num_rows = -(-len(corrections) // 2)
     figure = canvas(height=30 + 115 * num_rows)
     all_axes = figure.subplots(
@@ -426,7 +430,8 @@ def confusion(checks: Sequence[FoldCheck | Evaluation], labels: Labels) -> Figur
 
 def _cell(ax: Axes, column: int, row: int, share: float) -> None:
     """A cell of the confusion matrix: the larger its share, the darker; light text on dark."""
-    ax.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, color=HEAT, alpha=share, linewidth=0))
+    corner = (column - 0.5, row - 0.5)
+    ax.add_patch(Rectangle(corner, 1, 1, color=HEAT, alpha=share, linewidth=0))
     if share >= 0.005:
         colour = PAPER if share >= DARK_CELL else INK
         text: Any = {"ha": "center", "va": "center", "fontsize": 9.5, "color": colour}

@@ -56,7 +56,8 @@ class TermLinks:
     @property
     def entries(self) -> list[tuple[str, str, str]]:
         """Anchor, term and meaning of every term used so far."""
-        return [(anchor(term), term, GLOSSARY[term]) for term in GLOSSARY if term in self.used]
+        used = [term for term in GLOSSARY if term in self.used]
+        return [(anchor(term), term, GLOSSARY[term]) for term in used]
 
 
 def anchor(term: str) -> str:

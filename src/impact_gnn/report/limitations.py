@@ -25,10 +25,11 @@ def limitations(summary: RunSummary) -> list[str]:
     labelled = np.array(summary.graph.labelled_per_time)
     is_past = times < summary.cutoff
     known = np.flatnonzero(is_past & (labelled > 0))
+    sparse = [k for k in known[-5:] if labelled[k] < FEW_LABELS]
     facts = {
         "num_ahead": int((~is_past).sum()),
         "gap": int(is_past.sum() - known[-1] - 1),  # periods without labels before the cutoff
-        "sparse": [summary.graph.names[k] for k in known[-5:] if labelled[k] < FEW_LABELS],
+        "sparse": [summary.graph.names[k] for k in sparse],
     }
     if summary.prediction_summary is not None:
         facts |= _differences_of_targets(summary)
@@ -57,9 +58,9 @@ def _differences_of_targets(summary: RunSummary) -> dict[str, float]:
     is_target = times >= summary.cutoff
     is_labelled = ~is_target & (times >= min(drift.times, default=np.inf))
     counts = array(list(summary.prediction_summary.labels.values()))
-    last_mix = array(summary.diagnosis.label_mix.mix)[-1]
+    change = counts / counts.sum() - array(summary.diagnosis.label_mix.mix[-1])
     return {
         "past_drift": distance.max(initial=0.0, where=is_labelled),
         "target_drift": distance.max(initial=0.0, where=is_target),
-        "mix_change": 0.5 * float(np.abs(counts / counts.sum() - last_mix).sum()),
+        "mix_change": 0.5 * float(np.abs(change).sum()),
     }

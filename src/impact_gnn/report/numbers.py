@@ -65,7 +65,9 @@ def listed(items: Sequence[object], most: int = 6) -> str:
     words = [str(item) for item in items]
     if len(words) > most:
         return f"{', '.join(words[:most])} and {len(words) - most} more"
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def counted(count: int, word: str) -> str:

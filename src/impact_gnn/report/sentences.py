@@ -24,13 +24,10 @@ MAX_ROWS = 10  # candidates that are visible at once, with the selected ones and
 def named_checks(tested: BacktestResult) -> list[tuple[str, FoldCheck]]:
     """Checks of all folds with their names, newest first; a single fold has two halves."""
     checks = tested.fold_checks
-    suffixes = [""] * len(checks)
+    names = [check.window for check in checks]
     if len(tested.folds) < len(checks):
-        suffixes = [" (first half)", " (second half)"]
-    named_folds = [
-        (check.window + suffix, check) for check, suffix in zip(checks, suffixes, strict=True)
-    ]
-    return named_folds[::-1]
+        names = [f"{names[0]} (first half)", f"{names[1]} (second half)"]
+    return list(zip(names, checks, strict=True))[::-1]
 
 
 def candidate_rows(tested: BacktestResult) -> tuple[list[CandidateResult], list[CandidateResult]]:

@@ -193,15 +193,14 @@ class RunSummary:
         """Every candidate as a data frame, the best first: scores, difference, weight, status."""
         rows = self.backtest.rows
         columns: dict[str, Any] = {"candidate": [str(row.candidate) for row in rows]}
-        columns |= {
-            fold: [row.scores.get(fold) for row in rows] for fold in self.backtest.folds[::-1]
-        }
-        columns |= {name: [getattr(row, name) for row in rows] for name in ("accuracy", "loss")}
+        for fold in self.backtest.folds[::-1]:
+            columns[fold] = [row.scores.get(fold) for row in rows]
+        columns["accuracy"] = [row.accuracy for row in rows]
+        columns["loss"] = [row.loss for row in rows]
         for part, name in (("value", "minus_plain"), ("low", "low"), ("high", "high")):
-            columns[name] = [
-                None if row.difference is None else getattr(row.difference, part) for row in rows
-            ]
-        columns |= {"weight": [row.weight for row in rows], "status": [row.ending for row in rows]}
+            columns[name] = [getattr(row.difference, part, None) for row in rows]
+        columns["weight"] = [row.weight for row in rows]
+        columns["status"] = [row.ending for row in rows]
         return frame(columns)
 
     def _there(self, name: str) -> Path:

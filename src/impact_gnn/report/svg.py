@@ -130,7 +130,8 @@ def over_time(
     ax: Axes, called: Called = str, *, xlabel: str = "period", ylabel: str = "", ticks: int = 6
 ) -> None:
     """Format a time axis with names by `called`; the y axis begins at zero."""
-    if max(len(short(called(round(end)))) for end in ax.get_xlim()) > 5:
+    names = [short(called(round(end))) for end in ax.get_xlim()]
+    if max(map(len, names)) > 5:
         ticks //= 2  # long names, such as dates, need the room of two
     ax.xaxis.set_major_locator(MaxNLocator(ticks, steps=STEPS, integer=True))
     ax.xaxis.set_major_formatter(lambda time, _: short(called(round(time))))
