@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import xxhash
+from numpy import ndarray
 
 from impact_gnn import _native
 from impact_gnn.checks import DiskFull, InputError, listing, one_line, quoted, regular
@@ -345,7 +346,7 @@ def read_description(path: Path, form: str, *versions: int) -> dict[str, Any]:
     return content
 
 
-def open_array(path: Path, *, in_memory: bool = False, sealed: bool = False) -> np.ndarray:
+def open_array(path: Path, *, in_memory: bool = False, sealed: bool = False) -> ndarray:
     """The array in a `.npy` file, memory-mapped unless `in_memory`; pickled objects are refused.
 
     One that was `sealed` is held against its digest the first time that this process opens it.
@@ -360,7 +361,7 @@ def open_array(path: Path, *, in_memory: bool = False, sealed: bool = False) -> 
         raise InputError(
             f"{path} is not a usable .npy array ({one_line(error)}); restore it or write it again."
         ) from None
-    if not isinstance(values, np.ndarray):  # numpy also opens .npz archives
+    if not isinstance(values, ndarray):  # numpy also opens .npz archives
         raise InputError(
             f"{path} is not a usable .npy array (it is an archive); restore it or write it again."
         )
@@ -583,7 +584,7 @@ def create_array(path: Path, dtype: np.dtype | type, shape: tuple[int, ...]) -> 
     return array
 
 
-def save_array(path: Path, values: np.ndarray, *, sealed: bool = False) -> None:
+def save_array(path: Path, values: ndarray, *, sealed: bool = False) -> None:
     """Write an array as `.npy`, block by block; it appears when it is complete."""
     with atomic_array(path, values.dtype, values.shape, sealed=sealed) as out:
         for rows in _native.block_slices(values):
@@ -591,7 +592,7 @@ def save_array(path: Path, values: np.ndarray, *, sealed: bool = False) -> None:
             _native.release(out, values)
 
 
-def append_rows(path: Path, rows: np.ndarray, begin: int) -> None:
+def append_rows(path: Path, rows: ndarray, begin: int) -> None:
     """Write rows behind the first `begin` rows of a `.npy` file, and the new shape into its header.
 
     The first rows are not touched: whoever has mapped them goes on, and a killed process leaves
@@ -623,7 +624,7 @@ def digest(*parts: Any) -> str:
     """Return a short text that is the same for equal arrays and other parts."""
     total = hashlib.sha256()
     for part in parts:
-        if not isinstance(part, np.ndarray):
+        if not isinstance(part, ndarray):
             total.update(f"{type(part).__name__} {part!r};".encode())
             continue
         total.update(f"{part.dtype.str}{part.shape}".encode())
@@ -643,7 +644,7 @@ def digest(*parts: Any) -> str:
     return total.hexdigest()[:24]
 
 
-def _piece_digest(values: np.ndarray) -> bytes:
+def _piece_digest(values: ndarray) -> bytes:
     summed = xxhash.xxh3_128_digest(np.ascontiguousarray(values).view(np.uint8).data)
     _native.release(values)
     return summed
@@ -658,7 +659,7 @@ def checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
-def rows_checksum(values: np.ndarray, begin: int = 0) -> str:
+def rows_checksum(values: ndarray, begin: int = 0) -> str:
     """SHA-256 of the bytes of the rows of an array from `begin` on."""
     digest = hashlib.sha256()
     rows = values[begin:]

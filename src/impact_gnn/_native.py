@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from threadpoolctl import threadpool_limits
 
 CACHE_LINE = 64  # bytes fetched from memory at a time
@@ -85,7 +86,7 @@ class _OneThread(ContextDecorator):
 one_thread = _OneThread()
 
 
-def spans(cumulative: np.ndarray, most: int) -> np.ndarray:
+def spans(cumulative: ndarray, most: int) -> ndarray:
     """Return borders of runs of rows with about `most` entries; `cumulative` counts entries.
 
     A row with more entries is a run of its own: spans([0, 1, 2, 50, 51, 52], 10) is [0, 2, 3, 5].
@@ -101,7 +102,7 @@ def spans(cumulative: np.ndarray, most: int) -> np.ndarray:
     return np.unique(np.r_[0, size, borders, heavy, heavy + 1].clip(0, size))
 
 
-def aligned_empty(shape: tuple[int, int], dtype: Any) -> np.ndarray:
+def aligned_empty(shape: tuple[int, int], dtype: Any) -> ndarray:
     """Allocate an array that begins on a cache line, so that its rows touch few lines."""
     dtype = np.dtype(dtype)
     size = shape[0] * shape[1] * dtype.itemsize
@@ -111,28 +112,28 @@ def aligned_empty(shape: tuple[int, int], dtype: Any) -> np.ndarray:
     return buffer[begin : begin + size].view(dtype).reshape(shape)
 
 
-def plain_view(array: np.ndarray) -> np.ndarray:
+def plain_view(array: ndarray) -> ndarray:
     """Return a flat view for numba: contiguous, of no subclass, and typed as writable."""
     array = np.ascontiguousarray(array)
     return flat_view(array, array.size, array.dtype)
 
 
-def flat_view(array: np.ndarray, size: int, dtype: np.dtype) -> np.ndarray:
+def flat_view(array: ndarray, size: int, dtype: np.dtype) -> ndarray:
     """Return `array`'s memory as a flat, writable array: read-only ones compile again."""
     buffer_type: Any = ctypes.c_char * (size * dtype.itemsize)
     memory = buffer_type.from_address(array.ctypes.data)
     memory._owner = array  # keeps it alive as long as the view
-    return np.ndarray((size,), dtype, buffer=memory)
+    return ndarray((size,), dtype, buffer=memory)
 
 
-def mapping(array: np.ndarray) -> mmap.mmap | None:
+def mapping(array: ndarray) -> mmap.mmap | None:
     """Return the memory map of an array, or None; None as well for a private one.
 
     Changes of a private map are in its pages only, which must not be released.
     """
     base: Any = array
     # A view refers to the array that it was cut from; the last one owns the map.
-    while isinstance(base, np.ndarray):
+    while isinstance(base, ndarray):
         if getattr(base, "mode", None) == "c":  # copy-on-write
             return None
         owner = getattr(base, "_mmap", None)
@@ -142,7 +143,7 @@ def mapping(array: np.ndarray) -> mmap.mmap | None:
     return None
 
 
-def file_of(array: np.ndarray) -> str | None:
+def file_of(array: ndarray) -> str | None:
     """Return the `.npy` file that an array is mapped from, if it is all of that file."""
     name = getattr(array, "filename", None)
     pages = mapping(array)
@@ -158,7 +159,7 @@ def file_of(array: np.ndarray) -> str | None:
     return None
 
 
-def release(*arrays: np.ndarray | None) -> None:
+def release(*arrays: ndarray | None) -> None:
     """Release the pages of mapped arrays from this process; the system may cache them."""
     for array in arrays:
         pages = None if array is None else mapping(array)
@@ -166,7 +167,7 @@ def release(*arrays: np.ndarray | None) -> None:
             pages.madvise(mmap.MADV_DONTNEED)
 
 
-def block_slices(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
+def block_slices(array: ndarray, axis: int = 0) -> Iterator[slice]:
     """Yield slices along an axis of about `BLOCK_BYTES`."""
     length = array.shape[axis]
     # Entries along the axis, by the bytes of one.
@@ -175,7 +176,7 @@ def block_slices(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
         yield slice(begin, min(begin + step, length))
 
 
-def blocks(array: np.ndarray, axis: int = 0) -> Iterator[slice]:
+def blocks(array: ndarray, axis: int = 0) -> Iterator[slice]:
     """Yield `block_slices`, and release pages of a mapped array after each."""
     for part in block_slices(array, axis):
         yield part

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 from scipy import stats
 
 from impact_gnn._array import to_numpy
@@ -63,7 +64,7 @@ class Leakage:
 
 
 def audit_leakage(
-    fit_predict: Callable[[TemporalGraph], np.ndarray],
+    fit_predict: Callable[[TemporalGraph], ndarray],
     graph: TemporalGraph,
     *,
     cutoff: int | None = None,
@@ -124,7 +125,7 @@ def audit_leakage(
     )
 
 
-def _mean_difference(runs: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> float:
+def _mean_difference(runs: Sequence[ndarray], others: Sequence[ndarray]) -> float:
     """Return the mean share of rows that differ between pairs of runs."""
     shares = []
     for run, other in zip(runs, others, strict=True):
@@ -146,7 +147,7 @@ def scrambled(graph: TemporalGraph, cutoff: int, seed: int = 0) -> TemporalGraph
     return graph.with_labels(label)
 
 
-def _target_rows(values: np.ndarray, target: np.ndarray, num_nodes: int) -> np.ndarray:
+def _target_rows(values: ndarray, target: ndarray, num_nodes: int) -> ndarray:
     """Return predictions of the targets [n, columns]."""
     if not values.ndim or len(values) not in (len(target), num_nodes):
         raise InputError(
@@ -160,7 +161,7 @@ def _target_rows(values: np.ndarray, target: np.ndarray, num_nodes: int) -> np.n
     return values.reshape(len(target), -1)
 
 
-def _predicted_labels(values: np.ndarray, graph: TemporalGraph) -> np.ndarray | None:
+def _predicted_labels(values: ndarray, graph: TemporalGraph) -> ndarray | None:
     """Return the predicted class of every row; None if predictions are something else."""
     if values.shape[1] > 1:
         return values.argmax(1) if values.shape[1] == graph.num_labels else None
@@ -172,7 +173,7 @@ def _predicted_labels(values: np.ndarray, graph: TemporalGraph) -> np.ndarray | 
     return is_match.argmax(1) if is_match.any(1).all() else None
 
 
-def _pairing_test(runs: Sequence[np.ndarray], rng: np.random.Generator) -> float:
+def _pairing_test(runs: Sequence[ndarray], rng: np.random.Generator) -> float:
     """Return the share of random pairings that are as close as the pairs with the same labels."""
     has_probabilities = runs[0].dtype.kind == "f" and runs[0].shape[1] > 1
     distance = np.zeros((len(runs), len(runs)))
@@ -191,7 +192,7 @@ def _pairing_test(runs: Sequence[np.ndarray], rng: np.random.Generator) -> float
 
 
 def _permutation_test(
-    predicted: np.ndarray, label: np.ndarray, rng: np.random.Generator
+    predicted: ndarray, label: ndarray, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Return the p-value of predictions following their labels, and the smallest detectable share.
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import checks
 from impact_gnn._array import Array, periods
@@ -19,11 +20,11 @@ class Shift:
     For normal messages mean² + second² is the squared Wasserstein-2 distance.
     """
 
-    times: np.ndarray
-    count: np.ndarray  # nodes per period; a distance between small samples is mostly noise
-    mean: np.ndarray  # ‖μ_t − μ_last‖
-    second: np.ndarray  # Bures distance between the covariances, √tr(A + B − 2(A^½BA^½)^½)
-    sliced: np.ndarray  # W1 of projections, averaged over random directions
+    times: ndarray
+    count: ndarray  # nodes per period; a distance between small samples is mostly noise
+    mean: ndarray  # ‖μ_t − μ_last‖
+    second: ndarray  # Bures distance between the covariances, √tr(A + B − 2(A^½BA^½)^½)
+    sliced: ndarray  # W1 of projections, averaged over random directions
 
 
 def shift(message: Array, time: Array, *, num_slices: int = 64, seed: int = 0) -> Shift:
@@ -72,7 +73,7 @@ def shift(message: Array, time: Array, *, num_slices: int = 64, seed: int = 0) -
     )
 
 
-def w1_by_column(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def w1_by_column(a: ndarray, b: ndarray) -> ndarray:
     """Compute W1 of two samples column by column; columns are sorted.
 
     `scipy.stats.wasserstein_distance` sorts again and takes one column at a time.
@@ -90,7 +91,7 @@ def w1_by_column(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.abs(quantiles_a - quantiles_b) @ width
 
 
-def unit_directions(columns: int, num_slices: int, seed: int) -> np.ndarray:
+def unit_directions(columns: int, num_slices: int, seed: int) -> ndarray:
     """Draw unit vectors as columns [f, num_slices]; for scalars there is one direction."""
     if num_slices < 1:
         raise InputError(f"num_slices={num_slices} must be at least 1.")
@@ -101,14 +102,14 @@ def unit_directions(columns: int, num_slices: int, seed: int) -> np.ndarray:
     return drawn / np.linalg.norm(drawn, axis=0)
 
 
-def sorted_projections(values: np.ndarray, directions: np.ndarray) -> np.ndarray:
+def sorted_projections(values: ndarray, directions: ndarray) -> ndarray:
     """Project rows on directions; every column is sorted and contiguous."""
     projections = values.astype(np.float64, copy=False) @ directions
     # Sorted along the rows of the transpose [slices, n], which are contiguous.
     return np.sort(projections.T, axis=1).T
 
 
-def as_sample(name: str, value: Array) -> np.ndarray:
+def as_sample(name: str, value: Array) -> ndarray:
     """Return vectors [n, f] or numbers [n] as a matrix, if they are finite and not empty."""
     sample = checks.array(name, value)
     if sample.ndim == 1:
@@ -119,7 +120,7 @@ def as_sample(name: str, value: Array) -> np.ndarray:
     return sample
 
 
-def _covariance(values: np.ndarray) -> np.ndarray:
+def _covariance(values: ndarray) -> ndarray:
     # Divided by n, as `goal.var` in `shift` is.
     deviation = values - values.mean(0)
     return deviation.T @ deviation / len(values)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _native
 from impact_gnn._array import periods, to_numpy
@@ -69,7 +70,7 @@ def keywords(function: str, options: Iterable[str], known: type) -> None:
             )
 
 
-def array(name: str, value: Any) -> np.ndarray:
+def array(name: str, value: Any) -> ndarray:
     """`value` as a numpy array that holds numbers, text or booleans, never Python objects."""
     if value is None:
         raise InputError(f"{name} is missing; pass an array.")
@@ -93,7 +94,7 @@ def array(name: str, value: Any) -> np.ndarray:
     return out if out.dtype.isnative else out.astype(out.dtype.newbyteorder("="))
 
 
-def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> np.ndarray:
+def whole_numbers(name: str, value: Any, *, ndim: int = 1) -> ndarray:
     """`value` as int64, refusing fractions, NaN, and numbers beyond the range of int64."""
     out = array(name, value)
     # OGB keeps years and labels as a column [N, 1]
@@ -141,7 +142,7 @@ def whole_number(name: str, value: Any) -> int:
     return int(out)
 
 
-def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
+def features(name: str, value: Any, num_rows: int | None) -> ndarray:
     """`value` as a two-dimensional array of finite floats, one row per node."""
     out = array(name, value)
     if out.ndim != 2:
@@ -164,7 +165,7 @@ def features(name: str, value: Any, num_rows: int | None) -> np.ndarray:
     return out
 
 
-def finite(name: str, values: np.ndarray) -> None:
+def finite(name: str, values: ndarray) -> None:
     """Refuses NaN and infinity, naming the worst column and how many there are."""
     matrix = values if values.ndim == 2 else values[:, None]
     bad = np.zeros(matrix.shape[1], np.int64)  # values of every column
@@ -187,7 +188,7 @@ def finite(name: str, values: np.ndarray) -> None:
         )
 
 
-def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) -> np.ndarray:
+def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) -> ndarray:
     """Labels as int64 in −1 .. num_labels−1; −1 is unknown, and so is a float NaN."""
     out = array(name, value)
     if out.dtype.kind == "f":
@@ -215,7 +216,7 @@ def labels(name: str, value: Any, num_rows: int, num_labels: int | None = None) 
     return out
 
 
-def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray:
+def node_times(name: str, value: Any, num_rows: int | None = None) -> ndarray:
     """One whole-number time per node."""
     out = whole_numbers(name, value)
     if num_rows is not None and len(out) != num_rows:
@@ -243,7 +244,7 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> np.ndarray
     return out
 
 
-def timestamps(name: str, value: Any, time: np.ndarray | None) -> np.ndarray:
+def timestamps(name: str, value: Any, time: ndarray | None) -> ndarray:
     """One exact time per node, in the same order as the periods."""
     if time is None:
         raise InputError(
@@ -274,7 +275,7 @@ def label_delay(value: Any) -> float:
     return float(value)
 
 
-def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray:
+def edges(name: str, value: Any, num_source: int, num_target: int) -> ndarray:
     """An edge list [2, E] of node positions, the first out-of-range edge named."""
     out = array(name, value)
     if out.ndim != 2 or out.shape[0] != 2:
@@ -298,7 +299,7 @@ def edges(name: str, value: Any, num_source: int, num_target: int) -> np.ndarray
     return out if out.dtype in (np.int32, np.int64) else out.astype(np.int64)
 
 
-def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
+def edge_weights(name: str, value: Any, num_edges: int) -> ndarray:
     """One finite, non-negative weight per edge."""
     out = array(name, value)
     if out.ndim == 2 and out.shape[1] == 1:
@@ -326,7 +327,7 @@ def edge_weights(name: str, value: Any, num_edges: int) -> np.ndarray:
     return out
 
 
-def edge_times(name: str, value: Any, num_edges: int) -> np.ndarray:
+def edge_times(name: str, value: Any, num_edges: int) -> ndarray:
     """One whole-number time per edge."""
     out = whole_numbers(name, value)
     if len(out) != num_edges:
@@ -336,7 +337,7 @@ def edge_times(name: str, value: Any, num_edges: int) -> np.ndarray:
     return out
 
 
-def mask(name: str, value: Any, num_rows: int) -> np.ndarray:
+def mask(name: str, value: Any, num_rows: int) -> ndarray:
     """A boolean mask with one entry per node."""
     out = array(name, value)
     if out.dtype != bool or out.shape != (num_rows,):
@@ -355,7 +356,7 @@ def fits(what: str, size: float, fix: str) -> None:
         )
 
 
-def sorted_times(name: str, value: Any) -> np.ndarray:
+def sorted_times(name: str, value: Any) -> ndarray:
     """The distinct times of a graph, strictly increasing."""
     out = whole_numbers(name, value)
     if len(out) == 0:
@@ -380,7 +381,7 @@ def class_count(value: Any) -> int:
 
 
 def chronology(
-    time: np.ndarray, label: np.ndarray | None, cutoff: int, called: Callable[[int], str] = str
+    time: ndarray, label: ndarray | None, cutoff: int, called: Callable[[int], str] = str
 ) -> None:
     """Refuse a split with one period only, without a labelled past, or without targets."""
     times, _ = periods(time)
@@ -403,7 +404,7 @@ def chronology(
         )
 
 
-def several_classes(label: np.ndarray, cutoff: str) -> None:
+def several_classes(label: ndarray, cutoff: str) -> None:
     """Refuse labels before a cutoff that are all of one class."""
     known = label[label >= 0]
     if len(known) and (known == known[0]).all():
@@ -470,7 +471,7 @@ def guarded(path: Path) -> Iterator[None]:
         ) from None
 
 
-def ids(name: str, value: Any) -> np.ndarray:
+def ids(name: str, value: Any) -> ndarray:
     """Names as numbers, dates or text that can be written to files and read back the same."""
     out = array(name, value)
     if out.dtype.kind == "S":
@@ -491,7 +492,7 @@ def ids(name: str, value: Any) -> np.ndarray:
     return out
 
 
-def distinct(name: str, values: np.ndarray) -> None:
+def distinct(name: str, values: ndarray) -> None:
     """Refuses repeated identifiers, naming the first one."""
     if len(np.unique(values)) != len(values):
         unique, first, count = np.unique(values, return_index=True, return_counts=True)
@@ -515,7 +516,7 @@ def listing(values: Sequence[object], most: int = 5) -> str:
     return text + (f" and {len(values) - most} more" if len(values) > most else "")
 
 
-def _refuse_span(name: str, times: np.ndarray) -> None:
+def _refuse_span(name: str, times: ndarray) -> None:
     if int(times.max()) - int(times.min()) > MAX_SPAN:
         ends = f"{times.min()} to {times.max()}"
         raise InputError(

@@ -8,6 +8,7 @@ probabilities (Saerens et al. 2002).
 from __future__ import annotations
 
 import numpy as np
+from numpy import ndarray
 from scipy.special import softmax
 
 from impact_gnn._array import safe_divide
@@ -16,8 +17,8 @@ TINY = 1e-12
 
 
 def saerens(
-    probabilities: np.ndarray, prior: np.ndarray, *, steps: int = 1000, tolerance: float = 1e-9
-) -> np.ndarray:
+    probabilities: ndarray, prior: ndarray, *, steps: int = 1000, tolerance: float = 1e-9
+) -> ndarray:
     """Estimate the class proportions of rows by maximum likelihood: new_y ← mean_i p'_i(y), by EM.
 
     Args:
@@ -44,7 +45,7 @@ def saerens(
     return new
 
 
-def confusion_of(predicted: np.ndarray, labels: np.ndarray, num_labels: int) -> np.ndarray:
+def confusion_of(predicted: ndarray, labels: ndarray, num_labels: int) -> ndarray:
     """Count [predicted class, true class] of rows whose label is known."""
     # By numpy: this layer is imported where scikit-learn may not be installed.
     counts = np.zeros((num_labels, num_labels))
@@ -52,12 +53,12 @@ def confusion_of(predicted: np.ndarray, labels: np.ndarray, num_labels: int) -> 
     return counts
 
 
-def ratio(new: np.ndarray, prior: np.ndarray) -> np.ndarray:
+def ratio(new: ndarray, prior: ndarray) -> ndarray:
     """Return new_y / prior_y, 0 for classes without training labels."""
     return safe_divide(new, np.asarray(prior))
 
 
-def reweighted(probabilities: np.ndarray, by: np.ndarray) -> np.ndarray:
+def reweighted(probabilities: ndarray, by: ndarray) -> ndarray:
     """Return p'(y | x) ∝ p(y | x)·by_y [n, Y]; rows whose products are all zero stay.
 
     Examples:
@@ -69,7 +70,7 @@ def reweighted(probabilities: np.ndarray, by: np.ndarray) -> np.ndarray:
     return safe_divide(weighted, total, probabilities)
 
 
-def tempered(probability: np.ndarray, temperature: float) -> np.ndarray:
+def tempered(probability: ndarray, temperature: float) -> ndarray:
     """Return probabilities to the power 1/temperature, with rows that sum to 1.
 
     Examples:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy import ndarray
 from scipy import stats
 
 from impact_gnn import checks
@@ -22,17 +23,17 @@ FLOOR = 0.01  # share of the uniform distribution in every probability, against 
 TRACE = 1e-3  # weight of the log-loss in a score, to decide between equals
 
 
-def log_loss(probability: np.ndarray, num_labels: int) -> float:
+def log_loss(probability: ndarray, num_labels: int) -> float:
     """Compute the mean −log of the true label's probability [n], floored."""
     return float(-_floored_log(probability, num_labels).mean())
 
 
-def _floored_log(probability: np.ndarray, num_labels: int) -> np.ndarray:
+def _floored_log(probability: ndarray, num_labels: int) -> ndarray:
     floored = (1 - FLOOR) * probability + FLOOR / num_labels
     return np.log(floored)
 
 
-def tilted(probability: np.ndarray, prior: np.ndarray, tilt: float) -> np.ndarray:
+def tilted(probability: ndarray, prior: ndarray, tilt: float) -> ndarray:
     """Return p_k / prior_k^tilt: rare classes gain; classes without training labels stay.
 
     Examples:
@@ -44,7 +45,7 @@ def tilted(probability: np.ndarray, prior: np.ndarray, tilt: float) -> np.ndarra
     return probability * np.where(prior > 0, prior, 1.0) ** -tilt
 
 
-def mean_and_error(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
+def mean_and_error(ours: ndarray, theirs: ndarray) -> tuple[float, float]:
     """Return the mean paired difference of numbers per node, and its standard error."""
     difference = ours.astype(np.float64) - theirs
     size = len(difference)
@@ -60,37 +61,37 @@ def mean_and_error(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
 class _Scored(NamedTuple):
     """What a metric reads: probabilities [n, K], labels [n], true labels [n], class prior [K]."""
 
-    probability: np.ndarray
-    label: np.ndarray
-    truth: np.ndarray
-    prior: np.ndarray
+    probability: ndarray
+    label: ndarray
+    truth: ndarray
+    prior: ndarray
 
     @property
-    def is_hit(self) -> np.ndarray:
+    def is_hit(self) -> ndarray:
         return self.label == self.truth
 
     @property
-    def true_probability(self) -> np.ndarray:
+    def true_probability(self) -> ndarray:
         return _true(self.probability, self.truth)
 
 
 # Each of the following returns a number per node [n], whose mean is the score.
 
 
-def _hits(scored: _Scored) -> np.ndarray:
+def _hits(scored: _Scored) -> ndarray:
     return scored.is_hit.astype(np.float64)
 
 
-def _logs(scored: _Scored) -> np.ndarray:
+def _logs(scored: _Scored) -> ndarray:
     true = scored.true_probability.astype(np.float64)
     return _floored_log(true, scored.probability.shape[1])
 
 
-def _true(probability: np.ndarray, truth: np.ndarray) -> np.ndarray:
+def _true(probability: ndarray, truth: ndarray) -> ndarray:
     return probability[np.arange(len(truth)), truth]
 
 
-def _recalls(scored: _Scored) -> np.ndarray:
+def _recalls(scored: _Scored) -> ndarray:
     """Return the mean recall of the classes that occur, plus the influence of each node."""
     truth = scored.truth
     # Nodes and recall by class, [largest class + 1].
@@ -101,7 +102,7 @@ def _recalls(scored: _Scored) -> np.ndarray:
     return _mean_of_classes(recall, influence, count)
 
 
-def _mean_of_classes(score: np.ndarray, influence: np.ndarray, count: np.ndarray) -> np.ndarray:
+def _mean_of_classes(score: ndarray, influence: ndarray, count: ndarray) -> ndarray:
     """Return the mean score of the classes that occur, plus the influence of each node."""
     num_classes = np.count_nonzero(count)
     # Times n: the mean over the nodes divides by n again, and the influences sum to 0.
@@ -109,7 +110,7 @@ def _mean_of_classes(score: np.ndarray, influence: np.ndarray, count: np.ndarray
     return score.sum() / num_classes + factor * influence
 
 
-def _f1s(scored: _Scored) -> np.ndarray:
+def _f1s(scored: _Scored) -> ndarray:
     """Return the mean F1 of the classes that occur, plus the influence of each node.
 
     F1 = 2·hits / (nodes of the class + nodes with the label).
@@ -128,7 +129,7 @@ def _f1s(scored: _Scored) -> np.ndarray:
     return _mean_of_classes(f1, influence, count)
 
 
-def _precisions(scored: _Scored) -> np.ndarray:
+def _precisions(scored: _Scored) -> ndarray:
     """Return average precision: of two classes the rarer one's, otherwise the mean of classes."""
     probability, _, truth, prior = scored
     count = np.bincount(truth, minlength=probability.shape[1])
@@ -143,7 +144,7 @@ def _precisions(scored: _Scored) -> np.ndarray:
     return np.mean(numbers, axis=0)
 
 
-def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
+def _precision(probability: ndarray, is_true: ndarray) -> ndarray:
     """Return average precision Σ precision at every true node / true nodes, plus influences.
 
     Equal probabilities share a rank.
@@ -172,19 +173,19 @@ def _precision(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def _sums_to_end(values: np.ndarray) -> np.ndarray:
+def _sums_to_end(values: ndarray) -> ndarray:
     """Return the sum of the values from every position on."""
     return np.cumsum(values[::-1])[::-1]
 
 
-def _briers(scored: _Scored) -> np.ndarray:
+def _briers(scored: _Scored) -> ndarray:
     """Return minus the squared distance between the probabilities and the true class."""
     # ‖p − one-hot‖² = Σ p_k² − 2·p_true + 1.
     wrong = (scored.probability.astype(np.float64) ** 2).sum(1)
     return 2 * scored.true_probability - 1 - wrong
 
 
-def _rankings(scored: _Scored) -> np.ndarray:
+def _rankings(scored: _Scored) -> ndarray:
     """Return the area under the ROC curve, one class against the others, as a mean of classes.
 
     Classes that all nodes or none have are left out; without any other, it is 1/2.
@@ -197,7 +198,7 @@ def _rankings(scored: _Scored) -> np.ndarray:
     return np.mean(numbers, axis=0)
 
 
-def _ranking(probability: np.ndarray, is_true: np.ndarray) -> np.ndarray:
+def _ranking(probability: ndarray, is_true: ndarray) -> ndarray:
     """Return the probability that a true node is ranked above another, plus influences."""
     num_true = is_true.sum()
     num_other = len(is_true) - num_true
@@ -219,7 +220,7 @@ class Metric:
     """A metric: numbers per node, and its display."""
 
     title: str
-    each: Callable[[_Scored], np.ndarray]
+    each: Callable[[_Scored], ndarray]
     tilt: float = 0.0  # default tilt of labels towards rare classes
     by_log_loss: bool = False  # candidates are ranked by log-loss, which is finer than hits
     share: bool = True  # between 0 and 1, otherwise a loss that is displayed without its sign
@@ -277,7 +278,7 @@ class Scoring:
         """Whether the score is the accuracy of the most probable labels."""
         return self.metric == "accuracy" and not self.balanced
 
-    def weights(self, label: np.ndarray) -> np.ndarray:
+    def weights(self, label: ndarray) -> ndarray:
         """Return weights of rows so that all classes count the same; 1 on average."""
         prior = np.array(self.prior)
         # A class without labels gets a finite weight that no row reads.
@@ -286,7 +287,7 @@ class Scoring:
         # A label of −1 reads the last class in `weight[label]`, and is replaced by 1.
         return np.where(label >= 0, weight[label], 1.0)
 
-    def without_class_weights(self, probability: np.ndarray) -> np.ndarray:
+    def without_class_weights(self, probability: ndarray) -> ndarray:
         """Multiply probabilities by the true class proportions, where all classes counted the same.
 
         A class without labels is assumed to be as rare as the rarest.
@@ -299,29 +300,27 @@ class Scoring:
         total = weighted.sum(1, keepdims=True)
         return weighted / np.maximum(total, np.finfo(weighted.dtype).tiny)
 
-    def labels(self, probability: np.ndarray, tilt: float | None = None) -> np.ndarray:
+    def labels(self, probability: ndarray, tilt: float | None = None) -> ndarray:
         """Return the labels that optimise the metric."""
         if tilt is None:
             tilt = self.rule.tilt
         return tilted(probability, np.array(self.prior), tilt).argmax(1)
 
-    def each(
-        self, probability: np.ndarray, truth: np.ndarray, tilt: float | None = None
-    ) -> np.ndarray:
+    def each(self, probability: ndarray, truth: ndarray, tilt: float | None = None) -> ndarray:
         """Return numbers per node, whose mean is the score."""
         labels = self.labels(probability, tilt)
         scored = _Scored(probability, labels, truth, np.array(self.prior))
         return self.rule.each(scored)
 
-    def score(self, probability: np.ndarray, truth: np.ndarray, tilt: float | None = None) -> float:
+    def score(self, probability: ndarray, truth: ndarray, tilt: float | None = None) -> float:
         return float(self.each(probability, truth, tilt).mean())
 
-    def finer(self, probability: np.ndarray, truth: np.ndarray) -> float:
+    def finer(self, probability: ndarray, truth: ndarray) -> float:
         """Return the score minus a little log-loss, which improves before rare labels change."""
         loss = log_loss(_true(probability, truth), probability.shape[1])
         return self.score(probability, truth) - TRACE * loss
 
-    def loss(self, probability: np.ndarray, truth: np.ndarray, num_labels: int) -> float:
+    def loss(self, probability: ndarray, truth: ndarray, num_labels: int) -> float:
         """Return the loss for ranking and blending candidates: log-loss, or 1 minus the score.
 
         `probability` is [n, K], or [n] of the true label for log-loss.

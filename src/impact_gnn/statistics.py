@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from scipy import stats
 
 from impact_gnn.checks import InputError
@@ -34,16 +35,16 @@ class Scale:
         array([[2., 1.]])
     """
 
-    mean: np.ndarray
-    scale: np.ndarray
+    mean: ndarray
+    scale: ndarray
 
     @classmethod
-    def fit(cls, values: np.ndarray | Iterable[np.ndarray]) -> Scale:
+    def fit(cls, values: ndarray | Iterable[ndarray]) -> Scale:
         """Fit the scale of a matrix [n, f], or of consecutive blocks of its rows."""
         # Of the rows so far: their number, and by column mean, squared deviations, largest |x|.
         count = 0
         mean = squares = largest = np.zeros(1)
-        blocks = [values] if isinstance(values, np.ndarray) else values
+        blocks = [values] if isinstance(values, ndarray) else values
         # A column with infinite values becomes NaN here, and gets scale 1 at the end.
         with np.errstate(invalid="ignore", over="ignore"):
             for part in chain.from_iterable(map(_parts, blocks)):
@@ -66,7 +67,7 @@ class Scale:
         varies = np.isfinite(std) & (std > CONSTANT * largest)
         return cls(mean, np.where(varies, std, 1.0))
 
-    def apply(self, values: np.ndarray) -> np.ndarray:
+    def apply(self, values: ndarray) -> ndarray:
         """Scale rows; float64 stays float64, other types become float32."""
         dtype = np.float64 if values.dtype == np.float64 else np.float32
         scaled = np.empty(values.shape, dtype)
@@ -80,7 +81,7 @@ class Scale:
         return scaled
 
 
-def _parts(values: np.ndarray) -> Iterator[np.ndarray]:
+def _parts(values: ndarray) -> Iterator[ndarray]:
     # Rows of a block with about `BLOCK` elements, at least one where rows are very wide.
     rows = max(1, BLOCK // max(1, values.shape[1]))
     return (values[start : start + rows] for start in range(0, len(values), rows))
@@ -109,7 +110,7 @@ class Estimate:
         return self.low > 0 or self.high < 0
 
 
-def paired(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
+def paired(ours: ndarray, theirs: ndarray) -> Estimate:
     """Return the mean paired difference with Student's 95% interval: a pair per graph or node.
 
     Examples:
@@ -127,7 +128,7 @@ def paired(ours: np.ndarray, theirs: np.ndarray) -> Estimate:
     return _estimate(mean, error, stats.t(size - 1), 0.95)
 
 
-def combined(values: np.ndarray, errors: np.ndarray, *, level: float = 0.95) -> Estimate:
+def combined(values: ndarray, errors: ndarray, *, level: float = 0.95) -> Estimate:
     """Combine the estimates of several folds, whose true values may differ.
 
     Random effects (DerSimonian and Laird): weights 1/(s² + τ²) with τ² the variance between folds

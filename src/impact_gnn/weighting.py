@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import checks
 from impact_gnn._array import (
@@ -28,13 +29,13 @@ from impact_gnn._array import (
 from impact_gnn.checks import InputError
 
 
-def plain(times: Array) -> np.ndarray:
+def plain(times: Array) -> ndarray:
     """Return the uncorrected mean: Ω = 1."""
     times = checks.sorted_times("times", times)
     return np.ones((len(times), len(times)))
 
 
-def mmp(times: Array) -> np.ndarray:
+def mmp(times: Array) -> ndarray:
     """Mono-directional message passing: Ω[t, t̃] = 1 if t̃ ≤ t, else 0 (Definition 4.2).
 
     Examples:
@@ -47,7 +48,7 @@ def mmp(times: Array) -> np.ndarray:
     return (times[None, :] <= times[:, None]).astype(np.float64)
 
 
-def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.ndarray:
+def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> ndarray:
     """Persistent message passing: neighbours at distances that exist on one side only count double.
 
     Algorithms 1 and 2 (the default): Ω[t, t̃] = 2 if |t̃−t| > min(t_max−t, t−t_min), else 1.
@@ -80,7 +81,7 @@ def pmp(times: Array, *, same_time: str = "single", border: str = "both") -> np.
     return np.where(doubled, 2.0, 1.0)
 
 
-def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarray:
+def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> ndarray:
     """Generalised PMP: Ω[t, t̃] = P_tmax(Δ) / P_t(Δ) with Δ = |t̃−t|.
 
     P_s(Δ) is the share of nodes (or of edges into time s) at distance Δ from s; where there are
@@ -137,12 +138,12 @@ def genpmp(times: Array, counts: Array, *, cap: float | None = None) -> np.ndarr
     return table if cap is None else np.minimum(table, cap)
 
 
-def _distance(times: np.ndarray) -> np.ndarray:
+def _distance(times: ndarray) -> ndarray:
     """Distance between target time (row) and source time (column), [T, T]."""
     return np.abs(times[None, :] - times[:, None])
 
 
-TableFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+TableFunction: TypeAlias = Callable[[ndarray, ndarray], ndarray]
 """`(times, nodes per time) → table [T, T]`."""
 
 METHODS: Mapping[str, TableFunction] = MappingProxyType(
@@ -172,24 +173,24 @@ class FirstHop:
     weighting: str
 
 
-Weighting: TypeAlias = str | np.ndarray | TableFunction | FirstHop
+Weighting: TypeAlias = str | ndarray | TableFunction | FirstHop
 """A name of `NAMES`, a table [T, T], a function that computes one, or `FirstHop`."""
 
 
-def at_hop(weighting: Weighting, *, first: bool) -> str | np.ndarray | TableFunction:
+def at_hop(weighting: Weighting, *, first: bool) -> str | ndarray | TableFunction:
     """Return the weighting of the first hop, or of the later ones."""
     if not isinstance(weighting, FirstHop):
         return weighting
     return weighting.weighting if first else "plain"
 
 
-def table(method: str, times: Array, counts: Array) -> np.ndarray:
+def table(method: str, times: Array, counts: Array) -> ndarray:
     """Compute the table of the method called `method`; refuse an unknown name with the choices."""
     return METHODS[checks.choice("weighting", method, METHODS)](times, counts)
 
 
 def edge_weight(
-    table: np.ndarray, edge_index: Array, source_period: Array, target_period: Array
+    table: ndarray, edge_index: Array, source_period: Array, target_period: Array
 ) -> Array:
     """Look up Ω for every edge, float32: `table[target_period[target], source_period[source]]`.
 

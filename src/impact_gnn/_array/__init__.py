@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn._array import group_kernels, numpy_groups
 
@@ -28,7 +29,7 @@ def xp(value: Array) -> ModuleType:
     return sys.modules["torch"] if is_torch(value) else np
 
 
-def to_numpy(value: Array) -> np.ndarray:
+def to_numpy(value: Array) -> ndarray:
     """`value` as a numpy array, without a copy where memory can be shared."""
     if not is_torch(value):
         return np.asarray(value)
@@ -44,7 +45,7 @@ def to_numpy(value: Array) -> np.ndarray:
     return value.cpu().numpy()
 
 
-def convert_like(value: np.ndarray, reference: Array) -> Array:
+def convert_like(value: ndarray, reference: Array) -> Array:
     """A numpy `value` in the library and on the device of `reference`, keeping its own dtype."""
     if not is_torch(reference):
         return value
@@ -73,7 +74,7 @@ def clipped_sqrt(value: Array) -> Array:
     return where(positive, root, 0.0)
 
 
-def periods(time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def periods(time: ndarray) -> tuple[ndarray, ndarray]:
     """Return the sorted distinct times, and positions of all entries in a small unsigned type."""
     low = int(time.min())
     high = int(time.max())
@@ -115,7 +116,7 @@ def group_scatter(values: Array, group: Array, num_groups: int) -> Array:
     return _groups(values).group_scatter(values, group, num_groups)
 
 
-def group_map(values: Array, group: Array, maps: Array, family: np.ndarray) -> Array:
+def group_map(values: Array, group: Array, maps: Array, family: ndarray) -> Array:
     """Compute `A_g (x − mean) + mean`, with the mean over the rows of a group's family [G].
 
     Rows of negative groups stay unchanged.
@@ -123,7 +124,7 @@ def group_map(values: Array, group: Array, maps: Array, family: np.ndarray) -> A
     return _groups(values).group_map(values, group, maps, family)
 
 
-def lookup(table: np.ndarray, row: Array, column: Array, target: Array, source: Array) -> Array:
+def lookup(table: ndarray, row: Array, column: Array, target: Array, source: Array) -> Array:
     """Look up `table[row[target[e]], column[source[e]]]` for every edge e, as float32."""
     table = table.astype(np.float32)
     if is_torch(source) and source.device.type != "cpu":

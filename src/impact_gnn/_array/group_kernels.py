@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy import ndarray
 
 from impact_gnn import _native
 
@@ -22,8 +23,8 @@ PART = 1 << 16  # elements below which a part is not worth a thread
 
 
 def group_moments(
-    values: np.ndarray, group: np.ndarray, num_groups: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    values: ndarray, group: ndarray, num_groups: int
+) -> tuple[ndarray, ndarray, ndarray]:
     """Compute `_array.group_moments`."""
     values = np.asarray(values)
     count, pivot = _first_rows(values, group, num_groups)
@@ -38,8 +39,8 @@ def group_moments(
 
 
 def group_affine(
-    values: np.ndarray, group: np.ndarray, origin: np.ndarray, scale: np.ndarray, goal: np.ndarray
-) -> np.ndarray:
+    values: ndarray, group: ndarray, origin: ndarray, scale: ndarray, goal: ndarray
+) -> ndarray:
     """Compute `_array.group_affine` for tables [G, f]."""
     values = np.asarray(values)
     # By numpy, which requests huge pages; numba does not.
@@ -49,16 +50,14 @@ def group_affine(
     return out
 
 
-def group_dot(
-    left: np.ndarray, right: np.ndarray, group: np.ndarray, origin: np.ndarray
-) -> np.ndarray:
+def group_dot(left: ndarray, right: ndarray, group: ndarray, origin: ndarray) -> ndarray:
     """Sum `left` and `left · (right − origin[g])` per group, [2, G, f] in float64."""
     return _sum_parts(_add_products, (left, group, origin, right))
 
 
 def lookup(
-    table: np.ndarray, row: np.ndarray, column: np.ndarray, target: np.ndarray, source: np.ndarray
-) -> np.ndarray:
+    table: ndarray, row: ndarray, column: ndarray, target: ndarray, source: ndarray
+) -> ndarray:
     """Compute `table[row[target[e]], column[source[e]]]` for every edge e."""
     out = np.empty(len(source), table.dtype)
     _run_parts(_lookup, (table, row, column, target, source, out))
@@ -73,7 +72,7 @@ def _run_parts(kernel: Callable[..., None], arrays: tuple[Any, ...]) -> None:
     _native.run(kernel, [(span, *arrays) for span in spans], None)
 
 
-def _sum_parts(kernel: Callable[..., None], arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+def _sum_parts(kernel: Callable[..., None], arrays: tuple[ndarray, ...]) -> ndarray:
     """Return two sums per group [2, G, f] that `kernel` adds up; see `_add_deviations`."""
     values, _, origin, *_ = arrays
     # Few enough parts that their sums are smaller than the values.

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn._array.group_kernels import group_affine, group_moments
 
@@ -20,7 +21,7 @@ __all__ = ["group_affine", "group_map", "group_moments", "group_scatter", "spd_t
 BLOCK = 8192  # rows whose products are summed in the storage type, before the float64 total
 
 
-def group_scatter(values: np.ndarray, group: np.ndarray, num_groups: int) -> np.ndarray:
+def group_scatter(values: ndarray, group: ndarray, num_groups: int) -> ndarray:
     """Compute `_array.group_scatter`."""
     _, mean, _ = group_moments(values, group, num_groups)
     width = values.shape[1]
@@ -32,9 +33,7 @@ def group_scatter(values: np.ndarray, group: np.ndarray, num_groups: int) -> np.
     return total
 
 
-def group_map(
-    values: np.ndarray, group: np.ndarray, maps: np.ndarray, family: np.ndarray
-) -> np.ndarray:
+def group_map(values: ndarray, group: ndarray, maps: ndarray, family: ndarray) -> ndarray:
     """Compute `_array.group_map`."""
     center = _family_means(values, group, family)
     out = np.array(values, order="C")
@@ -47,7 +46,7 @@ def group_map(
     return out
 
 
-def _family_means(values: np.ndarray, group: np.ndarray, family: np.ndarray) -> np.ndarray:
+def _family_means(values: ndarray, group: ndarray, family: ndarray) -> ndarray:
     """Return the mean [G, f] over the rows of every group's family."""
     # [G] and [G, f]; then sums over the groups of a family.
     count, mean, _ = group_moments(values, group, len(family))
@@ -59,8 +58,8 @@ def _family_means(values: np.ndarray, group: np.ndarray, family: np.ndarray) -> 
 
 
 def spd_transport(
-    source: np.ndarray, goal: np.ndarray, floors: tuple[np.ndarray, np.ndarray], dtype: Any
-) -> np.ndarray:
+    source: ndarray, goal: ndarray, floors: tuple[ndarray, ndarray], dtype: Any
+) -> ndarray:
     """Compute `_array.spd_transport`."""
     maps, _ = transport(np, source, goal, floors, dtype)
     return maps
@@ -96,7 +95,7 @@ def transport(
     return maps, (values, raised, basis, inner, gamma, frame, follows)
 
 
-def _blocks(group: np.ndarray, num_groups: int) -> Iterator[tuple[int, np.ndarray]]:
+def _blocks(group: ndarray, num_groups: int) -> Iterator[tuple[int, ndarray]]:
     """Yield every group with its row numbers, in blocks of at most `BLOCK`."""
     # Rows sorted by group; negative groups come first, before `starts[0]`.
     order = np.argsort(group, kind="stable")

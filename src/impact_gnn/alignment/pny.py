@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import checks
 from impact_gnn._array import (
@@ -31,12 +32,12 @@ class Connectivity(Protocol):
     """A relative connectivity as PNY uses it; `impact_gnn.connectivity` estimates one."""
 
     @property
-    def times(self) -> np.ndarray: ...
+    def times(self) -> ndarray: ...
 
     @property
     def num_labels(self) -> int: ...
 
-    def label_mass(self, table: np.ndarray) -> np.ndarray:
+    def label_mass(self, table: ndarray) -> ndarray:
         """Compute Σ_t̃ table[t, t̃]·P(y, t, ỹ, t̃) as [Y, T, Y]."""
 
 
@@ -49,7 +50,7 @@ def pny(
     target: Array,
     connectivity: Connectivity,
     degree: Array | None = None,
-    table: np.ndarray | None = None,
+    table: ndarray | None = None,
     map: str = "transport",
 ) -> Array:
     """Map the covariance of every labelled community to that of its label at the last time.
@@ -89,8 +90,8 @@ def coefficients(
     communities: Communities,
     connectivity: Connectivity,
     degree: Array | None = None,
-    table: np.ndarray | None = None,
-) -> np.ndarray:
+    table: ndarray | None = None,
+) -> ndarray:
     """Compute c[y, t, ỹ], the weight of each label's covariance in a message; 0 where unknown.
 
     They depend on the graph only, so a model computes them once. |N_yt| is the mean degree of the
@@ -130,7 +131,7 @@ def pny_by(
     message: Array,
     previous: Array,
     communities: Communities,
-    weights: np.ndarray,
+    weights: ndarray,
     *,
     exact_gradient: bool = True,
 ) -> Array:
@@ -230,7 +231,7 @@ def _mean_eigenvalue(batch: Array) -> Array:
     return xp(batch).einsum("...ii->...", batch) / max(batch.shape[-1], 1)
 
 
-def _mean_degree(communities: Communities, num_labels: int, degree: Array | None) -> np.ndarray:
+def _mean_degree(communities: Communities, num_labels: int, degree: Array | None) -> ndarray:
     """Return |N_yt| as [Y, T]."""
     num_times = len(communities.times)
     if degree is None:

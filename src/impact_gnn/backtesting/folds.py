@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn.backtesting.prior_forecast import forecast_prior
 from impact_gnn.checks import InputError, TooShort
@@ -50,9 +51,9 @@ class Fold:
 
     window: Window
     graph: TemporalGraph  # the past up to their end, labels of the periods hidden
-    rows: np.ndarray  # positions in `graph` of the periods' labelled nodes
-    unlabelled: np.ndarray  # positions of the periods' other nodes, or a sample of them
-    classes: np.ndarray  # that could be seen before them; `graph` knows no others
+    rows: ndarray  # positions in `graph` of the periods' labelled nodes
+    unlabelled: ndarray  # positions of the periods' other nodes, or a sample of them
+    classes: ndarray  # that could be seen before them; `graph` knows no others
 
 
 def windows(graph: TemporalGraph, count: int) -> list[Window]:
@@ -110,12 +111,12 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
     return chosen[::-1]
 
 
-def truth_of(graph: TemporalGraph, window: Window) -> np.ndarray:
+def truth_of(graph: TemporalGraph, window: Window) -> ndarray:
     """The labels of a window, in the order of its fold's rows."""
     return np.array(graph.label[_inside(graph, window)])
 
 
-def learnable(graph: TemporalGraph, window: Window) -> np.ndarray:
+def learnable(graph: TemporalGraph, window: Window) -> ndarray:
     """Which of a window's labelled nodes are in classes that had enough examples before it."""
     before = np.bincount(
         graph.label[(graph.label >= 0) & (graph.time < window.first)], minlength=graph.num_labels
@@ -123,7 +124,7 @@ def learnable(graph: TemporalGraph, window: Window) -> np.ndarray:
     return before[truth_of(graph, window)] >= LEAST_EXAMPLES
 
 
-def prior_drift(graph: TemporalGraph, first: int) -> np.ndarray:
+def prior_drift(graph: TemporalGraph, first: int) -> ndarray:
     """Log of the forecast class proportions from period `first` on over those of all labels before.
 
     It is 0 for classes without a label before.
@@ -138,18 +139,18 @@ def prior_drift(graph: TemporalGraph, first: int) -> np.ndarray:
     return np.clip(np.log(ratio), -MAX_DRIFT, MAX_DRIFT)
 
 
-def prior_before(graph: TemporalGraph, window: Window) -> np.ndarray:
+def prior_before(graph: TemporalGraph, window: Window) -> ndarray:
     """Class proportions of the labels before a window."""
     known = graph.label[(graph.label >= 0) & (graph.time < window.first)]
     return np.bincount(known, minlength=graph.num_labels) / len(known)
 
 
-def times_of(graph: TemporalGraph, window: Window) -> np.ndarray:
+def times_of(graph: TemporalGraph, window: Window) -> ndarray:
     """The times of a window's labelled nodes, in the same order."""
     return np.array(graph.time[_inside(graph, window)])
 
 
-def horizons_of(graph: TemporalGraph, window: Window) -> np.ndarray:
+def horizons_of(graph: TemporalGraph, window: Window) -> ndarray:
     """How many periods after the last known label the labelled nodes of a window lie: 1, 2, ..."""
     return (
         1
@@ -158,20 +159,20 @@ def horizons_of(graph: TemporalGraph, window: Window) -> np.ndarray:
     )
 
 
-def unlabelled_in(graph: TemporalGraph, window: Window) -> np.ndarray:
+def unlabelled_in(graph: TemporalGraph, window: Window) -> ndarray:
     """Positions of the nodes of a window that have no label."""
     is_inside = (graph.time >= window.first) & (graph.time <= window.last)
     return np.flatnonzero(is_inside & (graph.label < 0))
 
 
-def sample_of(rows: np.ndarray) -> np.ndarray:
+def sample_of(rows: ndarray) -> ndarray:
     """At most `MAX_UNLABELLED` of the rows, the same ones every time."""
     if len(rows) <= MAX_UNLABELLED:
         return rows
     return np.sort(np.random.default_rng(0).choice(rows, MAX_UNLABELLED, replace=False))
 
 
-def _inside(graph: TemporalGraph, window: Window) -> np.ndarray:
+def _inside(graph: TemporalGraph, window: Window) -> ndarray:
     return np.flatnonzero(
         (graph.time >= window.first) & (graph.time <= window.last) & (graph.label >= 0)
     )

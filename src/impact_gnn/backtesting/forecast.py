@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy import ndarray
 from scipy import stats
 
 from impact_gnn.backtesting.results import FoldCheck, HorizonScore
@@ -35,7 +36,7 @@ def lost_per_period(lags: Sequence[HorizonScore]) -> Estimate:
     return Estimate(value, error, value - 1.96 * error, value + 1.96 * error)
 
 
-def labelled_shares(labelled: np.ndarray, unlabelled: np.ndarray, scale: float) -> list[float]:
+def labelled_shares(labelled: ndarray, unlabelled: ndarray, scale: float) -> list[float]:
     """Share of nodes that have a label, by confidence in bins of equal width.
 
     Args:
@@ -56,7 +57,7 @@ def labelled_shares(labelled: np.ndarray, unlabelled: np.ndarray, scale: float) 
     return ((count + PSEUDO_NODES * overall) / (total + PSEUDO_NODES)).tolist()
 
 
-def labelled_weights(checks: Sequence[FoldCheck], confidence: np.ndarray) -> np.ndarray:
+def labelled_weights(checks: Sequence[FoldCheck], confidence: ndarray) -> ndarray:
     """Weights with which targets resemble the labelled nodes of the newest fold.
 
     Accuracy is known for labelled nodes only, and often these are the easier ones. A target counts
@@ -69,7 +70,7 @@ def labelled_weights(checks: Sequence[FoldCheck], confidence: np.ndarray) -> np.
     return np.array(labelled)[bin_index]
 
 
-def comparable_confidence(checks: Sequence[FoldCheck], confidence: np.ndarray) -> float:
+def comparable_confidence(checks: Sequence[FoldCheck], confidence: ndarray) -> float:
     """Mean confidence of targets such as the labelled nodes of the newest fold."""
     return float(np.average(confidence, weights=labelled_weights(checks, confidence)))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
+from numpy import ndarray
 
 OLDER = 0.5  # what a fold counts, as a part of the next newer one
 SOLVED = 0.2  # part of the greatest loss of a fold below which losses count as equal
@@ -23,7 +24,7 @@ MIN_GAIN = 1e-3  # share of the loss for which a further candidate is taken
 SAME = 1e-3  # probabilities that differ by no more are the same
 
 
-def fold_weights(count: int) -> np.ndarray:
+def fold_weights(count: int) -> ndarray:
     """What folds count, the oldest first; they sum to 1.
 
     Examples:
@@ -34,7 +35,7 @@ def fold_weights(count: int) -> np.ndarray:
     return weight / weight.sum()
 
 
-def overall(losses: Sequence[float] | np.ndarray, weights: np.ndarray | None = None) -> float:
+def overall(losses: Sequence[float] | ndarray, weights: ndarray | None = None) -> float:
     """One loss for several folds: the geometric mean, so that no hard fold decides alone.
 
     Nor does a fold that is nearly solved: small losses count as a part of the greatest one.
@@ -49,11 +50,11 @@ def overall(losses: Sequence[float] | np.ndarray, weights: np.ndarray | None = N
 
 
 def greedy_weights(
-    predictions: Sequence[Sequence[np.ndarray]],
-    losses: Sequence[Callable[[np.ndarray], float]],
-    fold_weights: np.ndarray | None = None,
+    predictions: Sequence[Sequence[ndarray]],
+    losses: Sequence[Callable[[ndarray], float]],
+    fold_weights: ndarray | None = None,
     fits: Sequence[Hashable] | None = None,
-) -> np.ndarray:
+) -> ndarray:
     """Weights of candidates, which sum to 1, by greedy selection with replacement.
 
     Args:
@@ -70,11 +71,11 @@ def greedy_weights(
         [0.67, 0.33, 0.0]
     """
 
-    def loss(total: Sequence[np.ndarray], count: int) -> float:
+    def loss(total: Sequence[ndarray], count: int) -> float:
         by_fold = [judge(part / count) for judge, part in zip(losses, total, strict=True)]
         return overall(by_fold, fold_weights)
 
-    def add(total: Sequence[np.ndarray], k: int) -> list[np.ndarray]:
+    def add(total: Sequence[ndarray], k: int) -> list[ndarray]:
         return [part + more for part, more in zip(total, predictions[k], strict=True)]
 
     single_losses = [loss(candidate, 1) for candidate in predictions]
@@ -100,7 +101,7 @@ def greedy_weights(
 
 def _start(
     single_losses: Sequence[float],
-    predictions: Sequence[Sequence[np.ndarray]],
+    predictions: Sequence[Sequence[ndarray]],
     fits: Sequence[Hashable] | None,
 ) -> list[int]:
     """The best single candidates: near the best loss, of different fits, not equal."""
@@ -116,6 +117,6 @@ def _start(
     return picks
 
 
-def _is_equal(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> bool:
+def _is_equal(ours: Sequence[ndarray], theirs: Sequence[ndarray]) -> bool:
     pairs = zip(ours, theirs, strict=True)
     return all(np.allclose(a, b, atol=SAME) for a, b in pairs)

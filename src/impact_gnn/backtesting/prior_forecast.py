@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from numpy import ndarray
 
 DECAYS = (1.0, 0.95, 0.8, 0.5, 0.2)  # weight of a period relative to the next one
 TREND_DECAYS = (0.8, 0.5)
@@ -17,10 +18,10 @@ DAMPING = 0.5  # share of the past trend that is expected to continue
 PSEUDO_LABELS = 5.0  # that a thin period borrows from the whole past
 MIN_PERIODS = 3  # labelled periods; with fewer, the past proportions are the forecast
 
-Forecaster = Callable[[np.ndarray], np.ndarray]
+Forecaster = Callable[[ndarray], ndarray]
 
 
-def forecast_prior(counts: np.ndarray, horizon: int) -> np.ndarray:
+def forecast_prior(counts: ndarray, horizon: int) -> ndarray:
     """Forecast the class proportions [Y] of the `horizon` periods that follow.
 
     Args:
@@ -49,7 +50,7 @@ def _forecasters(horizon: int) -> list[Forecaster]:
     return levels + [partial(_trend, decay=decay, lag=horizon) for decay in TREND_DECAYS]
 
 
-def _walk_forward_loss(forecaster: Forecaster, counts: np.ndarray, horizon: int) -> float:
+def _walk_forward_loss(forecaster: Forecaster, counts: ndarray, horizon: int) -> float:
     """Mean log-loss of forecasts for the second half of the past, each by what was known then."""
     losses = []
     for end in range(max(1, len(counts) // 2), len(counts)):
@@ -59,7 +60,7 @@ def _walk_forward_loss(forecaster: Forecaster, counts: np.ndarray, horizon: int)
     return float(np.mean(losses))
 
 
-def _level(counts: np.ndarray, decay: float) -> np.ndarray:
+def _level(counts: ndarray, decay: float) -> ndarray:
     """Proportions of all labels, a period counting `decay` times as much as the next one."""
     overall = counts.sum(0) / counts.sum()
     weight = decay ** np.arange(len(counts))[::-1]
@@ -67,7 +68,7 @@ def _level(counts: np.ndarray, decay: float) -> np.ndarray:
     return total / total.sum()
 
 
-def _trend(counts: np.ndarray, decay: float, lag: int) -> np.ndarray:
+def _trend(counts: ndarray, decay: float, lag: int) -> ndarray:
     """The level, changed by a part of its change over the last `lag` periods."""
     level = _level(counts, decay)
     lag = min(lag, len(counts) - 1)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn._store import Store
 from impact_gnn.backtesting.greedy import fold_weights, overall
@@ -40,12 +41,12 @@ class Scores:
     there is a `store`. `scoring` is the metric of every fold, by default accuracy.
     """
 
-    truth: dict[str, np.ndarray]
+    truth: dict[str, ndarray]
     store: Store | None = None
-    predictions: dict[Unit, np.ndarray] = field(default_factory=dict)
+    predictions: dict[Unit, ndarray] = field(default_factory=dict)
     scoring: dict[str, Scoring] = field(default_factory=dict)
 
-    def get(self, unit: Unit) -> np.ndarray | None:
+    def get(self, unit: Unit) -> ndarray | None:
         """The probabilities of a fit that was done before, in this run or an earlier one."""
         if unit not in self.predictions and self.store is not None:
             stored = self.store.array(f"fits/{unit}")
@@ -53,7 +54,7 @@ class Scores:
                 self.predictions[unit] = stored
         return self.predictions.get(unit)
 
-    def put(self, unit: Unit, probabilities: np.ndarray) -> None:
+    def put(self, unit: Unit, probabilities: ndarray) -> None:
         stored = probabilities.astype(np.float32)
         if self.scoring_of(unit.fold).rule.by_log_loss:
             stored = stored.astype(np.float16)
@@ -75,24 +76,24 @@ class Scores:
 
     # -- probabilities
 
-    def probability(self, candidate: Candidate, fold: str) -> np.ndarray | None:
+    def probability(self, candidate: Candidate, fold: str) -> ndarray | None:
         """Mean over the seeds; None if the candidate was not evaluated on the fold."""
         by_seed = self._by_seed(candidate, fold)
         if not by_seed:
             return None
         return _mean([seed[: len(self.truth[fold])] for seed in by_seed])
 
-    def unlabelled_probability(self, candidate: Candidate, fold: str) -> np.ndarray:
+    def unlabelled_probability(self, candidate: Candidate, fold: str) -> ndarray:
         """The same for nodes of the fold's window that have no label."""
         return _mean([seed[len(self.truth[fold]) :] for seed in self._by_seed(candidate, fold)])
 
-    def true_class_probability(self, candidate: Candidate, fold: str) -> np.ndarray:
+    def true_class_probability(self, candidate: Candidate, fold: str) -> ndarray:
         """The probability of the true label of every node, as a mean over the seeds."""
         row, truth = np.arange(len(self.truth[fold])), self.truth[fold]
         by_seed = self._by_seed(candidate, fold)
         return np.mean([seed[row, truth].astype(np.float32) for seed in by_seed], axis=0)
 
-    def loss_inputs(self, candidate: Candidate, fold: str) -> np.ndarray:
+    def loss_inputs(self, candidate: Candidate, fold: str) -> ndarray:
         """What the loss of a fold reads: all probabilities, or only those of the true labels."""
         if self.scoring_of(fold).rule.by_log_loss:
             return self.true_class_probability(candidate, fold)
@@ -100,7 +101,7 @@ class Scores:
         assert probabilities is not None
         return probabilities
 
-    def _by_seed(self, candidate: Candidate, fold: str) -> list[np.ndarray]:
+    def _by_seed(self, candidate: Candidate, fold: str) -> list[ndarray]:
         return [
             probabilities
             for unit, probabilities in self.predictions.items()
@@ -109,7 +110,7 @@ class Scores:
 
     # -- scores
 
-    def per_node_score(self, candidate: Candidate, fold: str, scoring: Scoring) -> np.ndarray:
+    def per_node_score(self, candidate: Candidate, fold: str, scoring: Scoring) -> ndarray:
         """A number per node of a fold, whose mean is the candidate's score."""
         probabilities = self.probability(candidate, fold)
         assert probabilities is not None
@@ -186,5 +187,5 @@ class Scores:
         return sorted(dict.fromkeys(candidates), key=rank)
 
 
-def _mean(by_seed: list[np.ndarray]) -> np.ndarray:
+def _mean(by_seed: list[ndarray]) -> ndarray:
     return np.mean([probabilities.astype(np.float32) for probabilities in by_seed], axis=0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn.backtesting.folds import (
     Window,
@@ -57,8 +58,8 @@ class Holdout:
     """Nodes that are left out together: those of a window, or half of them."""
 
     window: Window
-    index: np.ndarray  # positions among the labelled nodes of the window
-    time: np.ndarray
+    index: ndarray  # positions among the labelled nodes of the window
+    time: ndarray
 
     def without_nodes_of(self, other: Holdout) -> Holdout:
         """The holdout without the nodes that another window has, too."""
@@ -66,7 +67,7 @@ class Holdout:
             return self
         return self.subset((self.time < other.window.first) | (self.time > other.window.last))
 
-    def subset(self, mask: np.ndarray) -> Holdout:
+    def subset(self, mask: ndarray) -> Holdout:
         """The nodes that a mask over the holdout keeps."""
         return Holdout(self.window, self.index[mask], self.time[mask])
 
@@ -75,7 +76,7 @@ class Holdout:
 class CalibratedFold:
     """Predictions of a holdout, calibrated by the other holdouts."""
 
-    probabilities: np.ndarray
+    probabilities: ndarray
     calibration: Calibration
 
 
@@ -101,12 +102,12 @@ class EnsembleSelection:
         return [Holdout(self.windows[0], half, times[0][half]) for half in halves]
 
     @cached_property
-    def drifts(self) -> dict[Window, np.ndarray]:
+    def drifts(self) -> dict[Window, ndarray]:
         """The forecast drift of class proportions for every window, by the labels before it."""
         return {window: prior_drift(self.graph, window.first) for window in self.windows}
 
     @property
-    def holdout_weights(self) -> np.ndarray:
+    def holdout_weights(self) -> ndarray:
         """Weights of the holdouts: newer windows count more, halves of one window the same."""
         if len(self.windows) == 1:
             return np.full(2, 0.5)
@@ -183,7 +184,7 @@ class EnsembleSelection:
 
     def select_under_drift(
         self, holdouts: Sequence[Holdout], strength: float
-    ) -> tuple[EnsembleSpec, np.ndarray]:
+    ) -> tuple[EnsembleSpec, ndarray]:
         """The ensemble by predictions with a share of the forecast drift, and its losses."""
         candidates = sorted(
             dict.fromkeys([*self.finalists, FLOOR]), key=lambda candidate: candidate.num_parts
@@ -207,7 +208,7 @@ class EnsembleSelection:
         members = tuple(Member(candidates[k], float(weights[k])) for k in chosen)
         return EnsembleSpec(members), np.array(losses)
 
-    def _equal_weights(self, holdouts: Sequence[Holdout]) -> np.ndarray | None:
+    def _equal_weights(self, holdouts: Sequence[Holdout]) -> ndarray | None:
         """Equal weights for halves of a single window; None for the usual weights of folds."""
         if len(self.windows) > 1:
             return None
@@ -242,7 +243,7 @@ class EnsembleSelection:
             losses.append(self.learnable_loss(k, probabilities))
         return overall(losses, self.holdout_weights)
 
-    def learnable_loss(self, k: int, probabilities: np.ndarray) -> float:
+    def learnable_loss(self, k: int, probabilities: ndarray) -> float:
         """Log-loss on nodes of a holdout whose classes could be learned."""
         mask = self.is_learnable(self.holdouts[k])
         truth = self.truth(self.holdouts[k])[mask]
@@ -407,12 +408,12 @@ class EnsembleSelection:
 
     # -- values of one holdout
 
-    def is_learnable(self, holdout: Holdout) -> np.ndarray:
+    def is_learnable(self, holdout: Holdout) -> ndarray:
         """Mask of nodes in classes with enough examples before the window; all without any."""
         mask = learnable(self.graph, holdout.window)[holdout.index]
         return mask if mask.any() else np.ones(len(mask), bool)
 
-    def ensemble_probabilities(self, ensemble: EnsembleSpec, holdout: Holdout) -> np.ndarray:
+    def ensemble_probabilities(self, ensemble: EnsembleSpec, holdout: Holdout) -> ndarray:
         """The weighted mean of the members' probabilities."""
         weighted = [
             member.weight * self.probabilities_of(member.candidate, holdout)
@@ -420,7 +421,7 @@ class EnsembleSelection:
         ]
         return np.sum(weighted, axis=0)
 
-    def unlabelled_probabilities(self, ensemble: EnsembleSpec, holdout: Holdout) -> np.ndarray:
+    def unlabelled_probabilities(self, ensemble: EnsembleSpec, holdout: Holdout) -> ndarray:
         """The same for nodes of the window that have no label."""
         fold = str(holdout.window)
         return np.average(
@@ -429,14 +430,14 @@ class EnsembleSelection:
             weights=[member.weight for member in ensemble.members],
         )
 
-    def probabilities_of(self, candidate: Candidate, holdout: Holdout) -> np.ndarray:
+    def probabilities_of(self, candidate: Candidate, holdout: Holdout) -> ndarray:
         if candidate == FLOOR:
             return np.tile(prior_before(self.graph, holdout.window), (len(holdout.index), 1))
         probabilities = self.scores.probability(candidate, str(holdout.window))
         assert probabilities is not None
         return probabilities[holdout.index]
 
-    def loss_inputs(self, candidate: Candidate, holdout: Holdout, strength: float) -> np.ndarray:
+    def loss_inputs(self, candidate: Candidate, holdout: Holdout, strength: float) -> ndarray:
         """What the loss reads, with a share of the forecast drift of class proportions."""
         if strength == 0 and candidate != FLOOR:
             return self.scores.loss_inputs(candidate, str(holdout.window))[holdout.index]
@@ -446,17 +447,17 @@ class EnsembleSelection:
             return moved[np.arange(len(moved)), self.truth(holdout)]
         return moved
 
-    def truth(self, holdout: Holdout) -> np.ndarray:
+    def truth(self, holdout: Holdout) -> ndarray:
         return self.scores.truth[str(holdout.window)][holdout.index]
 
     def scoring_of(self, holdout: Holdout) -> Scoring:
         return self.scores.scoring_of(str(holdout.window))
 
-    def loss(self, holdout: Holdout, predictions: np.ndarray) -> float:
+    def loss(self, holdout: Holdout, predictions: ndarray) -> float:
         scoring = self.scoring_of(holdout)
         return scoring.loss(predictions, self.truth(holdout), self.graph.num_labels)
 
-    def per_node_score(self, k: int, fold: CalibratedFold, metric: str | None = None) -> np.ndarray:
+    def per_node_score(self, k: int, fold: CalibratedFold, metric: str | None = None) -> ndarray:
         """A number per node of a holdout, whose mean is the score."""
         scoring = self.scoring_of(self.holdouts[k])
         if metric is not None:
@@ -465,7 +466,7 @@ class EnsembleSelection:
 
 
 def score_periods(
-    time: np.ndarray, is_right: np.ndarray, baseline_is_right: np.ndarray
+    time: ndarray, is_right: ndarray, baseline_is_right: ndarray
 ) -> list[PeriodScore]:
     """Accuracy of the ensemble and of the baseline in every period."""
     rows = []

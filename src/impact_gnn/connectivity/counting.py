@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
+from numpy import ndarray
 from scipy import sparse
 
 from impact_gnn import _native, checks
@@ -33,7 +34,7 @@ class Pairs:
     unknown: sparse.csr_array  # by state of target and period of source, CSR [S, T]
 
 
-def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times: int) -> Pairs:
+def count_pairs(edge_index: Array, code: ndarray, num_states: int, num_times: int) -> Pairs:
     """Count edges to nodes of known label by the state of the target and the code of the source.
 
     Examples:
@@ -72,7 +73,7 @@ def count_pairs(edge_index: Array, code: np.ndarray, num_states: int, num_times:
 
 
 def _count_sparsely(
-    source: np.ndarray, target: np.ndarray, code: np.ndarray, num_states: int, num_times: int
+    source: ndarray, target: ndarray, code: ndarray, num_states: int, num_times: int
 ) -> Pairs:
     """Count blocks of edges by sparse sums."""
     total = sparse.csr_array((num_states, num_states + num_times), dtype=np.int64)
@@ -95,7 +96,7 @@ def _split(counts: sparse.csr_array) -> Pairs:
     return Pairs(known=counts[:, :num_states], unknown=counts[:, num_states:])
 
 
-def _rows(edge_index: Array, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
+def _rows(edge_index: Array, num_nodes: int) -> tuple[ndarray, ndarray]:
     """Return contiguous sources and targets; the counting pass checks their range."""
     edges = checks.array("edge_index", edge_index)
     has_shape = edges.ndim == 2 and len(edges) == 2
@@ -134,8 +135,8 @@ def _count_edges(code, width, source, target, counts, outside):  # type: ignore[
 
 
 def codes(
-    label: np.ndarray, period: np.ndarray, *, num_labels: int, num_times: int, num_known: int
-) -> np.ndarray:
+    label: ndarray, period: ndarray, *, num_labels: int, num_times: int, num_known: int
+) -> ndarray:
     """Compute label·T + period per node, or S + period where the label is unknown.
 
     A label is unknown where it is −1 and in every period from `num_known` on. The result has the

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy import ndarray
 from scipy import sparse
 
 from impact_gnn import checks
@@ -28,7 +29,7 @@ class RelativeConnectivity:
     Neighbours are the sources of in-edges, Δ = |t̃ − t|. Built by `relative_connectivity`.
     """
 
-    times: np.ndarray  # all times of the graph, sorted, [T]
+    times: ndarray  # all times of the graph, sorted, [T]
     num_labels: int
     num_known: int  # how many of the times lie before the cutoff; the others are target periods
     form: str
@@ -42,17 +43,17 @@ class RelativeConnectivity:
         )
 
     @cached_property
-    def deltas(self) -> np.ndarray:
+    def deltas(self) -> ndarray:
         """The sorted distinct distances |t̃ − t| of times, [D]; without gaps 0 .. T−1."""
         return np.unique(self._distance_in_time)
 
     @cached_property
-    def unobserved(self) -> np.ndarray:
+    def unobserved(self) -> ndarray:
         """Where ĝ(y, ·, Δ) is not measurable, [Y, D]: no known times Δ apart, or f̂ = 0."""
         return self._scale == 0
 
     @property
-    def counted(self) -> np.ndarray:
+    def counted(self) -> ndarray:
         """P̂ as counted, [Y, T, Y, T]: labelled pairs (y,t) ← (ỹ,t̃) over *all* in-edges of (y,t).
 
         A row sums to the share of neighbours whose label is known; rows and columns of target
@@ -63,12 +64,12 @@ class RelativeConnectivity:
         return counted.toarray().reshape(self._shape)
 
     @property
-    def g(self) -> np.ndarray:
+    def g(self) -> ndarray:
         """ĝ(y, ỹ, Δ), [Y, Y, D] in the order of `deltas`; zero where `unobserved`."""
         return self._measured.transpose(0, 2, 1)
 
     @property
-    def extended(self) -> np.ndarray:
+    def extended(self) -> ndarray:
         """P̂ for all periods, [Y, T, Y, T]; see `relative_connectivity`."""
         self._refuse_above("extended", self._num_states**2)
         # ĝ[y, Δ, ỹ] at the distances of all pairs of times: [Y, T, T, Y] → [Y, T, Y, T].
@@ -79,7 +80,7 @@ class RelativeConnectivity:
         is_counted = self._from_counts[:, :, None, None] & self._is_known
         return np.where(is_counted, counted, extended)
 
-    def label_mass(self, table: Array) -> np.ndarray:
+    def label_mass(self, table: Array) -> ndarray:
         """Compute Σ_t̃ Ω[t, t̃]·P̂(y, t, ỹ, t̃), [Y, T, Y]: weights of labels in messages."""
         size = len(self.times)
         omega = checks.array("table", table)
@@ -120,22 +121,22 @@ class RelativeConnectivity:
         return (self.num_labels, len(self.times)) * 2
 
     @cached_property
-    def _distance(self) -> np.ndarray:
+    def _distance(self) -> ndarray:
         """Position of |t̃ − t| among `deltas`, [T, T]."""
         return np.searchsorted(self.deltas, self._distance_in_time)
 
     @property
-    def _distance_in_time(self) -> np.ndarray:
+    def _distance_in_time(self) -> ndarray:
         """|t̃ − t|, [T, T]."""
         return np.abs(self.times[:, None] - self.times)
 
     @property
-    def _is_known(self) -> np.ndarray:
+    def _is_known(self) -> ndarray:
         """Whether a time lies before the cutoff, [T]."""
         return np.arange(len(self.times)) < self.num_known
 
     @cached_property
-    def _degree(self) -> np.ndarray:
+    def _degree(self) -> ndarray:
         """In-edges of all nodes of a state, [S]."""
         return self.pairs.known.sum(1) + self.pairs.unknown.sum(1)
 
@@ -166,7 +167,7 @@ class RelativeConnectivity:
         return _divided(counts, self._degree)
 
     @cached_property
-    def _scale(self) -> np.ndarray:
+    def _scale(self) -> ndarray:
         """The denominator of ĝ, [Y, D]: f̂(y, t) = Σ_ỹ P̂(y, t, ỹ, t) over t+Δ and t−Δ."""
         size = len(self.times)
         past = self.times[: self.num_known]
@@ -192,7 +193,7 @@ class RelativeConnectivity:
         return (self._by_distance(omega).T @ f.T).T
 
     @cached_property
-    def _measured(self) -> np.ndarray:
+    def _measured(self) -> ndarray:
         """ĝ as [Y, D, Y]; zero where unobserved."""
         size = len(self.times)
         shape = (self.num_labels, len(self.deltas), self.num_labels)
@@ -207,7 +208,7 @@ class RelativeConnectivity:
         return safe_divide(total.reshape(shape), self._scale[:, :, None])
 
     @cached_property
-    def _filled(self) -> np.ndarray:
+    def _filled(self) -> ndarray:
         """ĝ as [Y, D, Y], and for "unbiased" a value where it is unobserved."""
         if self.form == "printed":
             return self._measured
@@ -229,18 +230,18 @@ class RelativeConnectivity:
         return filled
 
     @cached_property
-    def _inverse_total(self) -> np.ndarray:
+    def _inverse_total(self) -> ndarray:
         """1 / Σ_ỹ Σ_t̃ ĝ(y, ỹ, |t̃ − t|), [Y, T]; zero where the label has no ĝ."""
         return safe_divide(1.0, self._total(0))
 
-    def _total(self, first: int) -> np.ndarray:
+    def _total(self, first: int) -> ndarray:
         """Sum Σ_ỹ Σ_t̃ ĝ(y, ỹ, |t̃ − t|) over the times t̃ from position `first` on, [Y, T]."""
         omega = np.ones_like(self._distance)
         omega[:, :first] = 0
         g = self._filled.sum(2)
         return (self._by_distance(omega) @ g.T).T
 
-    def _by_distance(self, omega: np.ndarray) -> sparse.csr_array:
+    def _by_distance(self, omega: ndarray) -> sparse.csr_array:
         """Sum Ω[t, t̃] over the t̃ at distance Δ from t, CSR [T, D]."""
         t, s = np.nonzero(omega)
         weight = omega[t, s].astype(np.float64)
@@ -248,7 +249,7 @@ class RelativeConnectivity:
         return _grouped(weight, t, self._distance[t, s], shape)
 
     @cached_property
-    def _from_counts(self) -> np.ndarray:
+    def _from_counts(self) -> ndarray:
         """Whether the known times in row (y, t) of `extended` are counted, not from ĝ, [Y, T]."""
         if self.form == "printed":
             return np.tile(self._is_known, (self.num_labels, 1))
@@ -274,7 +275,7 @@ class RelativeConnectivity:
             )
 
 
-def _entries(matrix: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _entries(matrix: sparse.csr_array) -> tuple[ndarray, ndarray, ndarray]:
     """Return rows, columns (int64, so that products of them cannot overflow) and values."""
     coo = matrix.tocoo()
     row = coo.row.astype(np.int64)
@@ -283,13 +284,13 @@ def _entries(matrix: sparse.csr_array) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def _grouped(
-    data: np.ndarray, row: np.ndarray, column: np.ndarray, shape: tuple[int, int]
+    data: ndarray, row: ndarray, column: ndarray, shape: tuple[int, int]
 ) -> sparse.csr_array:
     """Build a CSR matrix; entries of the same place are added."""
     return sparse.coo_array((data, (row, column)), shape=shape).tocsr()
 
 
-def _divided(matrix: sparse.csr_array, divisor: np.ndarray) -> sparse.csr_array:
+def _divided(matrix: sparse.csr_array, divisor: ndarray) -> sparse.csr_array:
     """Divide every row by its entry of `divisor`; zero where that is zero."""
     factor = safe_divide(1.0, divisor)
     quotient = matrix.astype(np.float64)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
+from numpy import ndarray
 
 from impact_gnn._array import smallest_unsigned
 from impact_gnn.graph.csr import index_type, joined_ranges
@@ -52,11 +53,11 @@ class BlockPairs:
     def __init__(
         self,
         *,
-        members: np.ndarray,
-        sizes: np.ndarray,
-        row: np.ndarray,
-        column: np.ndarray,
-        probability: np.ndarray,
+        members: ndarray,
+        sizes: ndarray,
+        row: ndarray,
+        column: ndarray,
+        probability: ndarray,
         seed: np.random.SeedSequence,
         ordered: bool,
     ) -> None:
@@ -94,11 +95,11 @@ class BlockPairs:
         self._walk(0, len(origin), no_edges)
 
     @property
-    def count(self) -> np.ndarray:
+    def count(self) -> ndarray:
         """The number of links of every piece."""
         return self.pieces["count"]
 
-    def edges(self, first: int = 0, last: int | None = None) -> np.ndarray:
+    def edges(self, first: int = 0, last: int | None = None) -> ndarray:
         """Return the edges [2, ·] of the pieces first .. last−1, by default all.
 
         Both directions of a link follow each other.
@@ -112,7 +113,7 @@ class BlockPairs:
             self._walk(first, last, out)
         return out
 
-    def _walk(self, first: int, last: int, out: np.ndarray) -> None:
+    def _walk(self, first: int, last: int, out: ndarray) -> None:
         """Count the links of pieces, or write them to `out` if it has columns."""
         nodes = (self.members, self.offset, self.ordered, self.state)
         # Links before each piece.
@@ -148,7 +149,7 @@ class Draw:
         )
 
 
-def draw_nodes(model: TSBM, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def draw_nodes(model: TSBM, rng: np.random.Generator) -> tuple[ndarray, ndarray]:
     """Return labels and periods in the smallest unsigned types, sorted by period.
 
     Labels are shuffled within a period.
@@ -174,7 +175,7 @@ def draw_nodes(model: TSBM, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
     return label, np.repeat(times, per_time)
 
 
-def draw_features(model: TSBM, label: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def draw_features(model: TSBM, label: ndarray, rng: np.random.Generator) -> ndarray:
     """Return features μ(y) + k_y·Z of nodes with these labels [n, f], float32.
 
     Nodes may be drawn some at a time, by one generator.

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy import ndarray
 
 from impact_gnn.checks import InputError, distinct, fits
 from impact_gnn.data.sources import canonical_numbers
@@ -45,11 +46,11 @@ class Ids:
         return is_text(self.values.type)
 
     @property
-    def names(self) -> np.ndarray:
+    def names(self) -> ndarray:
         """The ids as numpy; text as fixed-width characters, never objects."""
         return characters(self.values) if self.is_text else np.asarray(self.values)
 
-    def order(self) -> np.ndarray | None:
+    def order(self) -> ndarray | None:
         """Return the positions that sort the ids, None if they are sorted.
 
         Whole numbers are sorted by value, also among words: a word in a later row changes no order.
@@ -66,7 +67,7 @@ class Ids:
             order = np.argsort(np.asarray(self.values), kind="stable")
         return None if (np.diff(order) > 0).all() else order
 
-    def find(self, column: pa.Array) -> np.ndarray:
+    def find(self, column: pa.Array) -> ndarray:
         """Return the positions of the nodes that a column names, −1 for unknown ids."""
         if self._table is None:
             # By hashing.
@@ -78,7 +79,7 @@ class Ids:
         return self._table[np.clip(np.asarray(column), below, above) - below]
 
     @cached_property
-    def _table(self) -> np.ndarray | None:
+    def _table(self) -> ndarray | None:
         """The position of every number from the smallest id to the largest, −1 between ids.
 
         It is faster than hashing; None for text, or if most numbers are no ids.
@@ -117,7 +118,7 @@ def _width(column: pa.Array) -> int:
     return width
 
 
-def characters(column: pa.Array) -> np.ndarray:
+def characters(column: pa.Array) -> ndarray:
     """Return text as numpy's fixed-width characters, some rows at a time."""
     out = np.empty(len(column), f"U{_width(column)}")
     for start in range(0, len(column), CHARACTER_ROWS):
@@ -138,7 +139,7 @@ def _require_exact(column: TableColumn) -> None:
         )
 
 
-def positions(column: TableColumn, ids: Ids | int, nodes: str) -> np.ndarray:
+def positions(column: TableColumn, ids: Ids | int, nodes: str) -> ndarray:
     """Return the positions of the nodes that a column of edge ends names, −1 for unknown ids.
 
     `ids` are those of the table `nodes`, or the number of its rows where it has none.

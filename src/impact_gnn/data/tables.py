@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
+from numpy import ndarray
 
 from impact_gnn import _files, _native, checks
 from impact_gnn.checks import InputError, listing, quoted
@@ -330,7 +331,7 @@ def build(
     *,
     period: Period | None = None,
     cutoff: Any = None,
-    features: np.ndarray | None = None,
+    features: ndarray | None = None,
     spill: Path | None = None,
 ) -> Reading:
     """Build the graph that a spec describes; `features` replace those of the type to classify.
@@ -430,8 +431,8 @@ def _assign_periods(
 
 def latest_parents(
     size: int,
-    keys: Sequence[tuple[np.ndarray, np.ndarray | None]],
-) -> np.ndarray | None:
+    keys: Sequence[tuple[ndarray, ndarray | None]],
+) -> ndarray | None:
     """Return the periods of rows without a time; None if nothing that they refer to has one.
 
     A row comes no earlier than all nodes that its keys refer to. Without any, it counts as the
@@ -454,7 +455,7 @@ def latest_parents(
     return np.where(has_parent, out, latest)
 
 
-def exact_times(time: np.ndarray) -> np.ndarray:
+def exact_times(time: ndarray) -> ndarray:
     """Return times as floats; of dates, days since 1970."""
     exact = time.astype(np.float64)
     if time.dtype.kind == "M":
@@ -510,12 +511,12 @@ class NodeRows:
     size: int
     notes: list[str]
     ids: Ids | None = None
-    label: np.ndarray | None = None
+    label: ndarray | None = None
     label_names: list[Any] | None = None
-    time: np.ndarray | None = None
-    period: np.ndarray | None = None
-    timestamp: np.ndarray | None = None
-    features: np.ndarray | Columns | None = None
+    time: ndarray | None = None
+    period: ndarray | None = None
+    timestamp: ndarray | None = None
+    features: ndarray | Columns | None = None
     # kinds of columns that the user or the column's type determines
     declared_kinds: dict[str, str] = field(default_factory=dict)
     # sentences on text columns that hold mostly numbers; "" for others
@@ -526,7 +527,7 @@ class NodeRows:
         cls,
         source: Source,
         spec: NodeTable,
-        features: np.ndarray | None,
+        features: ndarray | None,
         spill: Path | None,
     ) -> NodeRows:
         roles = list(spec.roles.values())
@@ -561,7 +562,7 @@ class NodeRows:
         self,
         raw: pa.Table,
         spec: NodeTable,
-        features: np.ndarray | None,
+        features: ndarray | None,
         spill: Path | None,
     ) -> None:
         """Set the features, and sort all rows by id and columns by name.
@@ -671,7 +672,7 @@ def _map_table(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
-def _table_in_order(table: pa.Table, order: np.ndarray, spill: Path | None) -> pa.Table:
+def _table_in_order(table: pa.Table, order: ndarray, spill: Path | None) -> pa.Table:
     """Return rows at the positions `order`; with `spill`, in a file that replaces that one."""
     if spill is None:
         return pa.concat_tables(_pieces_in_order(table, order))
@@ -684,7 +685,7 @@ def _table_in_order(table: pa.Table, order: np.ndarray, spill: Path | None) -> p
     return _map_table(path)
 
 
-def _pieces_in_order(table: pa.Table, order: np.ndarray) -> Iterator[pa.Table]:
+def _pieces_in_order(table: pa.Table, order: ndarray) -> Iterator[pa.Table]:
     """Yield rows at the positions `order`, taken batch by batch: Arrow would join all batches."""
     batches = table.to_batches()
     # One after the last row of every batch.
@@ -706,7 +707,7 @@ def _pieces_in_order(table: pa.Table, order: np.ndarray) -> Iterator[pa.Table]:
         yield piece.take(pa.array(np.argsort(ascending)))
 
 
-def _rows_in_order(features: np.ndarray, order: np.ndarray, spill: Path | None) -> np.ndarray:
+def _rows_in_order(features: ndarray, order: ndarray, spill: Path | None) -> ndarray:
     """Return the rows of a matrix at the positions `order`; with `spill`, in a file."""
     if spill is None:
         return np.asarray(features[order])
@@ -728,10 +729,10 @@ class EdgeRows:
 
     name: str
     notes: list[str]
-    index: np.ndarray
-    weight: np.ndarray | None = None
-    time: np.ndarray | None = None
-    period: np.ndarray | None = None
+    index: ndarray
+    weight: ndarray | None = None
+    time: ndarray | None = None
+    period: ndarray | None = None
 
     @classmethod
     def read(
@@ -773,7 +774,7 @@ def _read_edges(
     spec: EdgeTable,
     ends: tuple[NodeRows, NodeRows],
     folder: Path | None,
-) -> tuple[np.ndarray, int]:
+) -> tuple[ndarray, int]:
     """Return edges as records [E], and the number of rows; with a folder, mapped from a file."""
     if folder is None:
         return _join(source.table, spec, ends, 0), source.table.num_rows
@@ -804,7 +805,7 @@ def _join(
     spec: EdgeTable,
     ends: tuple[NodeRows, NodeRows],
     first_row: int,
-) -> np.ndarray:
+) -> ndarray:
     """Return edges as records of the positions of their ends, their weights and times [E].
 
     `first_row` is the number of the table's first row in its file.
@@ -850,7 +851,7 @@ def _join(
     return edges[~is_dangling] if is_dangling.any() else edges
 
 
-def sort_edges(edges: np.ndarray, folder: Path | None) -> dict[str, np.ndarray]:
+def sort_edges(edges: ndarray, folder: Path | None) -> dict[str, ndarray]:
     """Return the arrays of edges sorted by target, source, time and weight.
 
     With a folder, arrays are files in it, and edges are sorted in ranges of targets that have
@@ -892,12 +893,12 @@ def sort_edges(edges: np.ndarray, folder: Path | None) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _into(edges: np.ndarray, low: int, high: int) -> np.ndarray:
+def _into(edges: ndarray, low: int, high: int) -> ndarray:
     """Return the edges into the targets low .. high−1."""
     return edges[(edges["target"] >= low) & (edges["target"] < high)]
 
 
-def _new_array(folder: Path | None, name: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _new_array(folder: Path | None, name: str, dtype: Any, shape: tuple[int, ...]) -> ndarray:
     """Return an array to fill, in memory or in a file."""
     if folder is None or 0 in shape:
         return np.empty(shape, dtype)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
@@ -43,10 +44,10 @@ class TSBM:
         TSBM(200 nodes, 4 times from 0, 2 labels, 5 features, protocol 'text', seed 0)
     """
 
-    mean: np.ndarray
-    std: np.ndarray
-    base: np.ndarray
-    decay: np.ndarray
+    mean: ndarray
+    std: ndarray
+    base: ndarray
+    decay: ndarray
     num_nodes: int
     num_times: int
     protocol: str = "text"
@@ -69,7 +70,7 @@ class TSBM:
         return self.mean.shape[1]
 
     @property
-    def times(self) -> np.ndarray:
+    def times(self) -> ndarray:
         return self.start + np.arange(self.num_times)
 
     @property
@@ -78,7 +79,7 @@ class TSBM:
         return self.protocol == "released"
 
     @cached_property
-    def probability(self) -> np.ndarray:
+    def probability(self) -> ndarray:
         """True probability of one draw, base·γ^|Δ|, by label and time of both ends [Y, T, Y, T]."""
         position = np.arange(self.num_times)
         # Between the positions of two times, [T, T].
@@ -111,7 +112,7 @@ class TSBM:
             num_labels=self.num_labels,
         )
 
-    def block_probability(self) -> np.ndarray:
+    def block_probability(self) -> ndarray:
         """Return `probability` as a matrix [T·Y, T·Y] over blocks, numbered by time, then label."""
         blocks = self.num_labels * self.num_times
         return self.probability.transpose(1, 0, 3, 2).reshape(blocks, blocks)
@@ -276,9 +277,7 @@ def _with_mean_degree(model: TSBM, mean_degree: float) -> TSBM:
     return replace(model, base=model.base * scale)
 
 
-def _chosen_std(
-    feature_std: float | str | None, protocol: str, random_std: np.ndarray
-) -> np.ndarray:
+def _chosen_std(feature_std: float | str | None, protocol: str, random_std: ndarray) -> ndarray:
     if feature_std is None:
         feature_std = "uniform" if protocol == "text" else RELEASED_NOISE
     if isinstance(feature_std, str) and feature_std == "uniform":
@@ -290,7 +289,7 @@ def _chosen_std(
     return np.full(len(random_std), float(feature_std))
 
 
-def _chosen_decay(decay: float | str, random_decay: np.ndarray) -> np.ndarray:
+def _chosen_decay(decay: float | str, random_decay: ndarray) -> ndarray:
     if isinstance(decay, str):
         checks.choice("decay", decay, RANDOM_DECAYS)
         if decay == "random-zero-diagonal":
@@ -308,6 +307,6 @@ def check_start(start: int) -> None:
         raise InputError(f"start={start} is too large for 64-bit times; use at most {MAX_TIME}.")
 
 
-def _symmetric(values: np.ndarray) -> np.ndarray:
+def _symmetric(values: ndarray) -> ndarray:
     upper = np.triu(values)
     return upper + np.triu(upper, 1).T

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy import ndarray
 
 from impact_gnn import _files
 from impact_gnn._codec import encode
@@ -169,7 +170,7 @@ def _read_nodes(
     kind: str,
     table: NodeTable,
     source: Source,
-    matrix: np.ndarray | None,
+    matrix: ndarray | None,
 ) -> NodeRows:
     """Read new nodes; refuse columns that the saved ones lack, and the reverse."""
     saved = graph.nodes[kind]
@@ -226,7 +227,7 @@ def _read_nodes(
     return rows
 
 
-def _in_periods(time: np.ndarray, periods: Periods | None) -> tuple[np.ndarray, np.ndarray]:
+def _in_periods(time: ndarray, periods: Periods | None) -> tuple[ndarray, ndarray]:
     """Return times, as dates if the periods are of dates, and the periods they fall into."""
     rule = periods or "whole"
     time, _ = numbers_as_dates(time, rule)
@@ -282,7 +283,7 @@ def _refuse_ambiguous_commas(column: TableColumn) -> None:
 def _joined_labels(
     graph: TemporalGraph,
     rows: NodeRows,
-) -> tuple[np.ndarray, list[Any] | None, int]:
+) -> tuple[ndarray, list[Any] | None, int]:
     """Return the codes of new labels, and the names and number of all classes; new ones last."""
     codes = np.full(rows.size, -1)
     if rows.label is None or not rows.label_names:
@@ -362,7 +363,7 @@ def _read_edges(
     source: Source,
     table: EdgeTable,
     ends: Mapping[str, NodeRows],
-) -> dict[str, np.ndarray]:
+) -> dict[str, ndarray]:
     """Return the arrays of new edges; refuse others than the relation has."""
     saved = graph.relations[triple]
     if source is _NOTHING or source.table.num_rows == 0:
@@ -399,9 +400,9 @@ def _read_edges(
 def _key_edges(
     graph: TemporalGraph,
     triple: Triple,
-    edges: Mapping[Triple, Mapping[str, np.ndarray]],
+    edges: Mapping[Triple, Mapping[str, ndarray]],
     rows: Mapping[str, NodeRows],
-) -> tuple[np.ndarray, np.ndarray | None]:
+) -> tuple[ndarray, ndarray | None]:
     """Return the edges from parents to new rows [2, E], and the periods of all parents."""
     source, _, target = triple
     parent, row = edges[triple].get("edge_index", np.empty((2, 0), np.int64))
@@ -415,7 +416,7 @@ def _key_edges(
     return index, period
 
 
-def _new_nodes(saved: Nodes, rows: NodeRows, label: np.ndarray) -> NewNodes:
+def _new_nodes(saved: Nodes, rows: NodeRows, label: ndarray) -> NewNodes:
     """Return the arrays of new nodes, one for each that the saved nodes have."""
     if rows.size == 0:
         return NewNodes(0, {})

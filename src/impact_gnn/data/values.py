@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy import ndarray
 
 from impact_gnn.checks import InputError
 from impact_gnn.data.sources import canonical_numbers
@@ -63,7 +64,7 @@ class TableColumn:
             raise InputError(f"{self} is empty in {count} rows, first in row {row}; {fix}.")
 
 
-def finite_numbers(column: TableColumn) -> np.ndarray:
+def finite_numbers(column: TableColumn) -> ndarray:
     """Return finite numbers; missing and infinite ones are refused."""
     column.require_complete("fill it in")
     values = column.values
@@ -82,7 +83,7 @@ def finite_numbers(column: TableColumn) -> np.ndarray:
     return numbers
 
 
-def labels(column: TableColumn, unknown_names: Iterable[Any] = ()) -> tuple[np.ndarray, list[Any]]:
+def labels(column: TableColumn, unknown_names: Iterable[Any] = ()) -> tuple[ndarray, list[Any]]:
     """Return labels as 0, 1, 2, ... with −1 for unknown, and the sorted names of the classes.
 
     Missing and blank labels are unknown, and so are those named in `unknown_names`.
@@ -184,7 +185,7 @@ def _class_order(name: Any) -> tuple[bool, float, str]:
     return is_word, 0.0 if is_word else value, str(name)
 
 
-def times(column: TableColumn) -> np.ndarray:
+def times(column: TableColumn) -> ndarray:
     """Return times as datetime64[us] if they are dates or text, otherwise as numbers."""
     column.require_complete("fill it in, or remove those rows")
     values = decoded(column.values)
@@ -220,7 +221,7 @@ def times(column: TableColumn) -> np.ndarray:
     )
 
 
-def _numeric_times(column: TableColumn) -> np.ndarray:
+def _numeric_times(column: TableColumn) -> ndarray:
     """Return times that are numbers, refusing those too large to be exact."""
     numbers = finite_numbers(column)
     # Floats beyond this are rounded; sums and differences of whole numbers beyond it wrap around.
@@ -245,7 +246,7 @@ def _first_non_date(column: pa.ChunkedArray) -> str:
     return ""
 
 
-def times_like(values: np.ndarray, unit: str | None, main: np.ndarray, file: str) -> np.ndarray:
+def times_like(values: ndarray, unit: str | None, main: ndarray, file: str) -> ndarray:
     """Convert the times of another table to the kind that the classified nodes have.
 
     `unit` is the unit in which the numbers of the classified nodes count, if they were read as
@@ -278,10 +279,10 @@ def times_like(values: np.ndarray, unit: str | None, main: np.ndarray, file: str
 
 
 def numbers_as_dates(
-    values: np.ndarray,
+    values: ndarray,
     rule: Period,
-    others: Sequence[np.ndarray] = (),
-) -> tuple[np.ndarray, str | None]:
+    others: Sequence[ndarray] = (),
+) -> tuple[ndarray, str | None]:
     """Return numbers as dates and their unit, if they count from 1970 or write out a date.
 
     Few distinct numbers stay numbers, unless `others`, the times of other tables, have many

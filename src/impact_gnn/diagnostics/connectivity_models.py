@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn._array import safe_divide
 from impact_gnn.diagnostics.entity_paths import EntityPath, StatePairs
@@ -44,15 +45,15 @@ class PairCounts:
     Direct edges count 1 each, neighbours along a path with their weight in its mean.
     """
 
-    steps: np.ndarray  # first time of every step [T]
+    steps: ndarray  # first time of every step [T]
     width: int  # of a step in time
-    strongest: np.ndarray  # for every class the label met most often besides its own [Y]
-    num_nodes: np.ndarray  # of every step, labelled or not [T]
+    strongest: ndarray  # for every class the label met most often besides its own [Y]
+    num_nodes: ndarray  # of every step, labelled or not [T]
     # Neighbours by class, group, own step and neighbour's step [Y, 3, T, T]; neighbours without a
     # label are distributed over the groups in the proportions of the others.
-    counts: np.ndarray
+    counts: ndarray
     _pairs: StatePairs
-    _cell: np.ndarray  # of every pair of states: its flat index in [Y, 4, T, T]
+    _cell: ndarray  # of every pair of states: its flat index in [Y, 4, T, T]
 
     @classmethod
     def of(cls, view: View, path: EntityPath | None = None) -> PairCounts | None:
@@ -112,7 +113,7 @@ class PairCounts:
             _cell=cell,
         )
 
-    def redrawn(self, rng: np.random.Generator) -> np.ndarray:
+    def redrawn(self, rng: np.random.Generator) -> ndarray:
         """`counts` after a Poisson bootstrap of the units, each with all its pairs.
 
         The units are nodes, or entities: their nodes have the same neighbours, and are no evidence
@@ -126,7 +127,7 @@ class PairCounts:
         return _table(self._cell, weight, (classes, 4, size, size))
 
 
-def _direct(edges: np.ndarray, state: np.ndarray, num_known: int) -> StatePairs:
+def _direct(edges: ndarray, state: ndarray, num_known: int) -> StatePairs:
     """Edges from nodes inside into labelled nodes."""
     # An edge runs from the neighbour to the node itself.
     source, target = edges
@@ -141,14 +142,14 @@ def _direct(edges: np.ndarray, state: np.ndarray, num_known: int) -> StatePairs:
     )
 
 
-def _table(cell: np.ndarray, weight: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _table(cell: ndarray, weight: ndarray, shape: tuple[int, ...]) -> ndarray:
     """Weights by cell [Y, 3, T, T]; where subtraction leaves a rounding error, 0."""
     counts = np.bincount(cell, weight, math.prod(shape))
     counts = np.where(counts > ROUNDING, counts, 0)
     return _distribute_unknown(counts.reshape(shape))
 
 
-def _distribute_unknown(table: np.ndarray) -> np.ndarray:
+def _distribute_unknown(table: ndarray) -> ndarray:
     """[Y, 4, T, T] → [Y, 3, T, T]: distribute neighbours of unknown label over the groups."""
     known = table[:, :3]
     unknown = table[:, 3:]
@@ -174,11 +175,11 @@ class Share:
 class Fits:
     """Weighted sums of squared residuals of the neighbour shares, by model."""
 
-    distances: np.ndarray  # the distinct |t̃ − t| [D]
-    g: np.ndarray  # of the separable model [Y, 3, D]
-    h: np.ndarray  # of the decay model [D], h(0) = 1
+    distances: ndarray  # the distinct |t̃ − t| [D]
+    g: ndarray  # of the separable model [Y, 3, D]
+    h: ndarray  # of the decay model [D], h(0) = 1
     left: dict[str, float]  # the sum by model, less the sampling noise
-    drawn: dict[str, np.ndarray]  # the same for every replicate of the bootstrap [B]
+    drawn: dict[str, ndarray]  # the same for every replicate of the bootstrap [B]
     total: float  # the same sum of the shares themselves
 
     def share(self, model: str, *, best: str | None = None) -> Share:
@@ -187,7 +188,7 @@ class Fits:
         With `best`, the share of what `best` explains.
         """
 
-        def explained(left: Mapping[str, Any]) -> np.ndarray:
+        def explained(left: Mapping[str, Any]) -> ndarray:
             floor: Any = 0
             if best is not None:
                 # No model of this kind can explain more than `best` leaves.
@@ -255,10 +256,10 @@ def fit_models(pairs: PairCounts, *, seed: int = 0) -> Fits:
 class Layout:
     """Which cells share a factor: distances between steps, with and without sign."""
 
-    distances: np.ndarray  # the distinct |t̃ − t| [D]
-    distance: np.ndarray  # position of |t̃ − t| among them [T, T]
-    signed: np.ndarray  # position of t̃ − t among its distinct values [T, T]
-    num_nodes: np.ndarray  # of every step, relative to the mean [T]
+    distances: ndarray  # the distinct |t̃ − t| [D]
+    distance: ndarray  # position of |t̃ − t| among them [T, T]
+    signed: ndarray  # position of t̃ − t among its distinct values [T, T]
+    num_nodes: ndarray  # of every step, relative to the mean [T]
 
     @classmethod
     def of(cls, pairs: PairCounts) -> Layout:
@@ -273,30 +274,30 @@ class Layout:
             num_nodes=pairs.num_nodes / pairs.num_nodes.mean(),
         )
 
-    def residual(self, model: str, counts: np.ndarray) -> np.ndarray:
+    def residual(self, model: str, counts: ndarray) -> ndarray:
         """Observed less expected shares of the neighbours of a class in a step [Y, 3, T, T]."""
         residual = counts - self.expected(model, counts)
         return safe_divide(residual, counts.sum((1, 3), keepdims=True))
 
-    def expected(self, model: str, counts: np.ndarray) -> np.ndarray:
+    def expected(self, model: str, counts: ndarray) -> ndarray:
         """Counts that the fitted model expects."""
         f, g = self.fit(model, counts)
         # [Y, 1, T, 1] · [Y, 3, T, T] · [T].
         by_steps = g[:, :, self.index(model)]
         return f[:, None, :, None] * by_steps * self.offset(model)
 
-    def index(self, model: str) -> np.ndarray:
+    def index(self, model: str) -> ndarray:
         """Position of the factor g that applies to two steps [T, T]."""
         if model == "still":
             # One factor for all pairs of steps.
             return np.zeros_like(self.distance)
         return self.signed if model == "sided" else self.distance
 
-    def offset(self, model: str) -> np.ndarray:
+    def offset(self, model: str) -> ndarray:
         """Known factor of every neighbour's step [T]."""
         return self.num_nodes if model == "sized" else np.ones(len(self.num_nodes))
 
-    def fit(self, model: str, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def fit(self, model: str, counts: ndarray) -> tuple[ndarray, ndarray]:
         """Factors f [Y, T] and g [Y, 3, D] of f(y, t)·g(y, k, index)·offset(t̃), up to scale."""
         index = self.index(model)
         # Which pairs of steps have which distance [T, T, D].

@@ -12,6 +12,7 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 from scipy import sparse
 
 from impact_gnn import _native
@@ -26,10 +27,10 @@ MAX_PRODUCTS = 1 << 22  # pairs of states to count; beyond them, those of a samp
 class StatePairs:
     """Weights of neighbours by own state, neighbour's state and unit of the bootstrap [n]."""
 
-    own: np.ndarray
-    neighbour: np.ndarray
-    unit: np.ndarray  # the entity, or the node itself for direct edges
-    weight: np.ndarray  # negative where the pair of a node with itself is subtracted
+    own: ndarray
+    neighbour: ndarray
+    unit: ndarray  # the entity, or the node itself for direct edges
+    weight: ndarray  # negative where the pair of a node with itself is subtracted
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class EntityPath:
     to_entities: Relation
     to_nodes: Relation
     num_joining: int  # entities that join labelled nodes of different periods
-    is_sampled: np.ndarray  # entities whose pairs are counted
+    is_sampled: ndarray  # entities whose pairs are counted
 
     @classmethod
     def all_of(cls, masked: TemporalGraph, *, seed: int = 0) -> tuple[EntityPath, ...]:
@@ -80,7 +81,7 @@ class EntityPath:
             )
         return tuple(sorted(paths, key=lambda path: -path.num_joining))
 
-    def pairs(self, state: np.ndarray, num_known: int) -> StatePairs:
+    def pairs(self, state: ndarray, num_known: int) -> StatePairs:
         """Pairs of nodes by state [N]: below `num_known` with a label, −1 for not counted."""
         # Means over the nodes of an entity [entities, N], and over the entities of a node.
         shape = (len(self.is_sampled), len(state))
@@ -136,7 +137,7 @@ def _measure(masked: TemporalGraph, to_entities: Relation, kind: str) -> tuple[i
 
 
 def _mean(
-    relation: Relation, shape: tuple[int, int], is_sampled: np.ndarray, *, entity: int
+    relation: Relation, shape: tuple[int, int], is_sampled: ndarray, *, entity: int
 ) -> sparse.csr_array:
     """Weighted mean over the in-edges [targets, sources]; row `entity` of the edges is sampled."""
     total = np.zeros(shape[0])

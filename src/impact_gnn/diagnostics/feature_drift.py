@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn._array import group_moments, safe_divide
 from impact_gnn.diagnostics.assumption import NOT_TESTABLE, AssumptionCheck, conclude, listed
@@ -125,8 +126,8 @@ def feature_drift(view: View) -> FeatureDrift:
 
 
 def _drift_of_all(
-    view: View, nodes: NodeIndex, x: np.ndarray, scale: Scale, distance: float
-) -> np.ndarray:
+    view: View, nodes: NodeIndex, x: ndarray, scale: Scale, distance: float
+) -> ndarray:
     """Distance of the mean of every period from that of the labelled nodes, in class distances."""
     period = view.masked.period[nodes].astype(np.int32)
     # Moments [T, f] of the values before scaling.
@@ -145,18 +146,18 @@ def _drift_of_all(
 class Cells:
     """C cells of nodes of one class and period, sorted by class, then period."""
 
-    label: np.ndarray  # [C]
-    period: np.ndarray  # [C]
-    count: np.ndarray  # nodes [C]
-    weight: np.ndarray  # of a node: one over the relative variance within its class [C]
-    mean: np.ndarray  # [C, f]
-    noise: np.ndarray  # expected ‖mean − true mean‖² [C]
-    redrawn_noise: np.ndarray  # noise that drawing the nodes once more adds [C]
-    values: np.ndarray  # features in the order of the cells [n, f]
-    start: np.ndarray  # where each cell begins in `values` [C]
+    label: ndarray  # [C]
+    period: ndarray  # [C]
+    count: ndarray  # nodes [C]
+    weight: ndarray  # of a node: one over the relative variance within its class [C]
+    mean: ndarray  # [C, f]
+    noise: ndarray  # expected ‖mean − true mean‖² [C]
+    redrawn_noise: ndarray  # noise that drawing the nodes once more adds [C]
+    values: ndarray  # features in the order of the cells [n, f]
+    start: ndarray  # where each cell begins in `values` [C]
 
     @classmethod
-    def of(cls, label: np.ndarray, period: np.ndarray, values: np.ndarray) -> Cells:
+    def of(cls, label: ndarray, period: ndarray, values: ndarray) -> Cells:
         """The cells of at least `MIN_NODES` nodes."""
         num_periods = int(period.max()) + 1
         code = label.astype(np.int64) * num_periods + period
@@ -193,7 +194,7 @@ class Cells:
             start=np.cumsum(count) - count,
         )
 
-    def redrawn(self, rng: np.random.Generator) -> np.ndarray:
+    def redrawn(self, rng: np.random.Generator) -> ndarray:
         """Means of the cells after drawing their nodes again with replacement."""
         # For every row of `values`: the size and the start of its cell [n].
         size = np.repeat(self.count, self.count)
@@ -205,9 +206,7 @@ class Cells:
         total = np.add.reduceat(drawn, self.start, axis=0, dtype=np.float64)
         return total / self.count[:, None]
 
-    def classes(
-        self, mean: np.ndarray, noise: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def classes(self, mean: ndarray, noise: ndarray) -> tuple[ndarray, ndarray, ndarray]:
         """Mean [Y, f], share of the weight [Y] and noise [Y] of every class that has cells."""
         _, position = np.unique(self.label, return_inverse=True)
         # Share of a cell in its class [C].
@@ -219,7 +218,7 @@ class Cells:
         class_noise = np.bincount(position, part**2 * noise)
         return class_mean, weight / weight.sum(), class_noise
 
-    def distance(self, mean: np.ndarray, noise: np.ndarray) -> float:
+    def distance(self, mean: ndarray, noise: ndarray) -> float:
         """Mean squared distance of the classes from their common mean, less the noise."""
         class_mean, share, class_noise = self.classes(mean, noise)
         # Distance from the common mean of the classes, [Y].
@@ -229,14 +228,14 @@ class Cells:
         common = (share**2 * class_noise).sum()
         return float((share * (square - expected - common)).sum())
 
-    def drift(self, mean: np.ndarray, noise: np.ndarray, first: int) -> float:
+    def drift(self, mean: ndarray, noise: ndarray, first: int) -> float:
         """Mean squared distance of cells from the past of their class, from `first` on."""
         square, weight = self._to_past(mean, noise)
         weight = np.where(self.period >= first, weight, 0)
         total = (weight * square).sum()
         return float(total / max(weight.sum(), 1e-300))
 
-    def by_period(self, num_periods: int) -> np.ndarray:
+    def by_period(self, num_periods: int) -> ndarray:
         """Root mean squared distance from the past by period; NaN where no class has a past."""
         square, weight = self._to_past(self.mean, self.noise)
         total = np.bincount(self.period, weight, num_periods)
@@ -244,7 +243,7 @@ class Cells:
         mean = safe_divide(summed, total, np.nan)
         return np.sqrt(np.maximum(mean, 0))
 
-    def _to_past(self, mean: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _to_past(self, mean: ndarray, noise: ndarray) -> tuple[ndarray, ndarray]:
         """‖μ_yt − μ_y,<t‖² less its noise [C], and its weight: 0 where a class has no past."""
         # Nodes of the class in earlier periods, [C].
         before = self._sum_before(self.count)
@@ -256,7 +255,7 @@ class Cells:
         square = ((mean - past) ** 2).sum(1) - noise - past_noise
         return square, np.where(before > 0, self.count * self.weight, 0)
 
-    def _sum_before(self, values: np.ndarray) -> np.ndarray:
+    def _sum_before(self, values: ndarray) -> ndarray:
         """Sums over the earlier cells of the same class."""
         # Over all earlier cells, of any class.
         total = np.cumsum(values, axis=0) - values

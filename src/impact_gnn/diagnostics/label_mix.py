@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn.diagnostics.assumption import NOT_TESTABLE, AssumptionCheck, conclude, listed
 from impact_gnn.diagnostics.view import View, recent
@@ -89,11 +90,11 @@ def label_mix(view: View) -> LabelMix:
     )
 
 
-def _shares(counts: np.ndarray) -> np.ndarray:
+def _shares(counts: ndarray) -> ndarray:
     return counts / np.maximum(counts.sum(-1, keepdims=True), 1)
 
 
-def _to_past(counts: np.ndarray) -> np.ndarray:
+def _to_past(counts: ndarray) -> ndarray:
     """TV of every period to all before it, [..., T − 1]; `counts` is [..., T, Y]."""
     # Labels up to a period, which are those before the next one.
     running = np.cumsum(counts, axis=-2)
@@ -102,7 +103,7 @@ def _to_past(counts: np.ndarray) -> np.ndarray:
     return 0.5 * np.abs(own - past).sum(-1)
 
 
-def _statistic(counts: np.ndarray, noise: np.ndarray, times: int) -> float:
+def _statistic(counts: ndarray, noise: ndarray, times: int) -> float:
     """Root mean square of TV over recent periods, less the noise `times` times."""
     last = slice(-recent(len(noise)), None)
     square = _to_past(counts)[last] ** 2 - times * noise[last]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import alignment, bounds
 from impact_gnn._array import group_moments, safe_divide
@@ -92,7 +93,7 @@ def message_shift(view: View, *, hops: int = 1) -> MessageShift | None:
     sample = Sample.of(view, rng)
     dtype = np.float32 if x.dtype.itemsize < 4 else x.dtype  # alignments refuse half precision
 
-    def messages(weighting: str, nodes: NodeIndex) -> np.ndarray:
+    def messages(weighting: str, nodes: NodeIndex) -> ndarray:
         """Messages of some nodes; the last hop is not computed for others."""
         if view.own is None and weighting != "plain":
             # Weights depend on both ends of a path, so its hops are plain.
@@ -141,9 +142,9 @@ class Sample:
     """The n measured nodes: samples of G labelled periods, and as last group of the targets."""
 
     nodes: NodeIndex  # [n]
-    group: np.ndarray  # 0 to G − 1 for labelled periods, G for the targets [n]
-    label: np.ndarray  # [n]
-    count: np.ndarray  # all labelled nodes of every period, sampled or not [G]
+    group: ndarray  # 0 to G − 1 for labelled periods, G for the targets [n]
+    label: ndarray  # [n]
+    count: ndarray  # all labelled nodes of every period, sampled or not [G]
     seed: int
 
     @classmethod
@@ -170,7 +171,7 @@ class Sample:
         """The group of the targets."""
         return len(self.count)
 
-    def measure(self, message: np.ndarray, noise: np.ndarray) -> Distances:
+    def measure(self, message: ndarray, noise: ndarray) -> Distances:
         """Distances of the sampled messages [n, f] to those of the targets."""
         values = self._scaled(message)
         distance = bounds.shift(values, self.group, num_slices=32, seed=self.seed)
@@ -188,7 +189,7 @@ class Sample:
             separation=self._separation(values),
         )
 
-    def noise(self, message: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def noise(self, message: ndarray, rng: np.random.Generator) -> ndarray:
         """Sliced W1 between the targets and samples of them of the size of each period's [G]."""
         targets = self._scaled(message)[self.group == self.last]
         # Sampled nodes of every labelled period [G]; the last group are the targets.
@@ -203,7 +204,7 @@ class Sample:
         # From distinct sizes back to the periods.
         return distance.sliced[position]
 
-    def _scaled(self, message: np.ndarray) -> np.ndarray:
+    def _scaled(self, message: ndarray) -> ndarray:
         """Messages whose targets have variance 1 per column on average."""
         values = np.asarray(message, np.float64)
         targets = values[self.group == self.last]
@@ -211,7 +212,7 @@ class Sample:
         unit = np.sqrt(targets.var(0).mean())
         return safe_divide(values, unit, values)
 
-    def _separation(self, values: np.ndarray) -> float | None:
+    def _separation(self, values: ndarray) -> float | None:
         """Share of the variance between classes (ω² of a one-way analysis of variance)."""
         is_labelled = self.group < self.last
         part = values[is_labelled]

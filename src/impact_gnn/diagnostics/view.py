@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _native
 from impact_gnn.checks import listing
@@ -20,7 +21,7 @@ from impact_gnn.diagnostics.entity_paths import EntityPath
 from impact_gnn.engines import Engine, as_engine
 from impact_gnn.graph import Relation, TemporalGraph, Triple
 
-NodeIndex: TypeAlias = np.ndarray
+NodeIndex: TypeAlias = ndarray
 """Positions among the nodes of the target type."""
 
 MAX_PATHS = 6  # through entities
@@ -36,14 +37,14 @@ class View:
     # the target type with the edges among its nodes, undirected; None where there are none
     own: TemporalGraph | None
     # of `own` without loops, those into a sample of nodes if there are many [2, E]
-    edges: np.ndarray
+    edges: ndarray
     notes: tuple[str, ...]  # how the graph was read, in sentences
     engine: Engine
     seed: int  # of samples and bootstraps
     paths: tuple[EntityPath, ...] = ()  # that join target nodes where `own` is None
 
     @property
-    def label(self) -> np.ndarray:
+    def label(self) -> ndarray:
         """Known labels of the target type, −1 elsewhere."""
         return self.masked.label
 
@@ -51,7 +52,7 @@ class View:
     def num_features(self) -> int:
         return 0 if self.masked.x is None else self.masked.x.shape[1]
 
-    def features(self, nodes: NodeIndex, columns: np.ndarray | None = None) -> np.ndarray:
+    def features(self, nodes: NodeIndex, columns: ndarray | None = None) -> ndarray:
         """Features of some nodes in memory, in float32 or float64."""
         x = self.masked.x
         assert x is not None
@@ -67,7 +68,7 @@ class View:
         return self.masked.require_cutoff("a diagnosis needs")
 
     @cached_property
-    def known(self) -> np.ndarray:
+    def known(self) -> ndarray:
         """Positions of the labelled periods among all times."""
         return np.unique(self.masked.period[self.label >= 0])
 
@@ -159,7 +160,7 @@ class View:
         )
 
 
-def _joined(relations: list[Relation]) -> tuple[np.ndarray, np.ndarray | None]:
+def _joined(relations: list[Relation]) -> tuple[ndarray, ndarray | None]:
     """Edges and weights of several relations; a single one is not copied."""
     if len(relations) == 1:
         return relations[0].edge_index, relations[0].weight
@@ -178,12 +179,12 @@ def _names(triples: Iterable[Triple]) -> str:
     return listing(["-".join(triple) for triple in triples])
 
 
-def _blocks(edge_index: np.ndarray) -> Iterator[np.ndarray]:
+def _blocks(edge_index: ndarray) -> Iterator[ndarray]:
     for part in _native.blocks(edge_index, 1):
         yield edge_index[:, part]
 
 
-def _has_reverses(edge_index: np.ndarray) -> bool:
+def _has_reverses(edge_index: ndarray) -> bool:
     """Whether every edge has its reverse, with the same multiplicity.
 
     Compares sums of hashes of all edges and of all reverses. Two different collections have the
@@ -197,13 +198,13 @@ def _has_reverses(edge_index: np.ndarray) -> bool:
     return difference % (1 << 64) == 0
 
 
-def _hashed(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def _hashed(first: ndarray, second: ndarray) -> ndarray:
     """A number for every ordered pair."""
     scrambled = scramble(first.astype(np.uint64) + WEYL)
     return scramble((scrambled ^ second.astype(np.uint64)) + WEYL)
 
 
-def sampled(size: int, most: int, rng: np.random.Generator) -> np.ndarray:
+def sampled(size: int, most: int, rng: np.random.Generator) -> ndarray:
     """All positions below `size`, or a sorted random sample of `most` of them."""
     if size <= most:
         return np.arange(size)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
+from numpy import ndarray
 
 from impact_gnn import _files
 from impact_gnn._codec import decode
@@ -35,11 +36,11 @@ class Block:
     """Some rows of `Columns`: values by column name, and the rows' positions in the table."""
 
     table: pa.Table
-    rows: np.ndarray
+    rows: ndarray
     whole: Columns
 
     @property
-    def moment(self) -> np.ndarray | None:
+    def moment(self) -> ndarray | None:
         """The nodes' own times."""
         return None if self.whole.moment is None else self.whole.moment[self.rows]
 
@@ -79,9 +80,9 @@ class Columns:
 
     table: pa.Table
     kinds: dict[str, str]
-    moment: np.ndarray | None = None
-    rows: np.ndarray | None = None
-    known: np.ndarray | None = None
+    moment: ndarray | None = None
+    rows: ndarray | None = None
+    known: ndarray | None = None
     mapped: bool = False
     warnings: tuple[str, ...] = ()
     cache: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -89,20 +90,20 @@ class Columns:
     def __len__(self) -> int:
         return self.table.num_rows if self.rows is None else len(self.rows)
 
-    def take(self, positions: np.ndarray) -> Columns:
+    def take(self, positions: ndarray) -> Columns:
         """Return the view of the rows at increasing positions."""
         known = None if self.known is None else self.known[positions]
         rows = positions if self.rows is None else self.rows[positions]
         return replace(self, rows=rows, known=known)
 
-    def copied(self, positions: np.ndarray) -> Columns:
+    def copied(self, positions: ndarray) -> Columns:
         """Return the rows at increasing positions without the rest of the table."""
         view = self.take(positions)
         moment = None if self.moment is None else self.moment[view.rows]
         table = self.table.take(pa.array(view.rows))
         return replace(view, table=table, moment=moment, rows=None, mapped=False, cache={})
 
-    def before(self, known: np.ndarray | None) -> Columns:
+    def before(self, known: ndarray | None) -> Columns:
         """Return the same rows with another mask of rows to learn from; None for all."""
         # The same rows share an encoder; None is equal to None.
         is_same = np.array_equal(known, self.known)  # type: ignore[arg-type]
@@ -152,7 +153,7 @@ class Columns:
         return Encoder.fit(self)
 
     @cached_property
-    def x(self) -> np.ndarray:
+    def x(self) -> ndarray:
         """The features [N, f], float32."""
         return self.encoder.encode(self)
 
@@ -245,7 +246,7 @@ class Columns:
         return cls(table, by_name, moment, mapped=True, warnings=warnings)
 
 
-def _buffers(column: pa.ChunkedArray) -> np.ndarray:
+def _buffers(column: pa.ChunkedArray) -> ndarray:
     """Return the bytes of a column, whatever the offsets of its chunks."""
     sink = pa.BufferOutputStream()
     batch = pa.record_batch([one_array(column)], names=[""])

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, get_type_hints
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy import ndarray
 
 from impact_gnn import _files, _native
 from impact_gnn._codec import decode, encode
@@ -81,7 +82,7 @@ class Part(ABC):
         """Learn from the values of some rows; raise `Dropped` if there is nothing to learn."""
 
     @abstractmethod
-    def encode(self, block: Block) -> np.ndarray:
+    def encode(self, block: Block) -> ndarray:
         """Return features [n] or [n, outputs]."""
 
     def require_kind(self, column: pa.ChunkedArray) -> None:  # noqa: B027 - most kinds take all
@@ -113,7 +114,7 @@ class Number(Part):
         return names if self.marked else names[:1]
 
     @classmethod
-    def values(cls, name: str, block: Block) -> np.ndarray:
+    def values(cls, name: str, block: Block) -> ndarray:
         return cls.read(name, block.column(name))
 
     def require_kind(self, column: pa.ChunkedArray) -> None:
@@ -145,7 +146,7 @@ class Number(Part):
     def silent(self, block: Block) -> bool:
         return bool(np.isnan(self.values(self.name, block)).all())
 
-    def encode(self, block: Block) -> np.ndarray:
+    def encode(self, block: Block) -> ndarray:
         values = self.values(self.name, block)
         missing = np.isnan(values)
         if missing.any():
@@ -164,7 +165,7 @@ class Date(Number):
     read: ClassVar[Any] = staticmethod(dates)
 
     @classmethod
-    def values(cls, name: str, block: Block) -> np.ndarray:
+    def values(cls, name: str, block: Block) -> ndarray:
         days = super().values(name, block)
         if block.moment is None:
             return days
@@ -198,7 +199,7 @@ class Category(Part):
         return cls(name, [] if hashed else values, hashed)
 
     @classmethod
-    def _coded(cls, name: str, block: Block) -> tuple[np.ndarray, list[str]]:
+    def _coded(cls, name: str, block: Block) -> tuple[ndarray, list[str]]:
         """Return the code of every row, and the values that codes mean."""
         text = pc.fill_null(texts(name, block.column(name)), cls.missing)
         coded = text.dictionary_encode()
@@ -206,7 +207,7 @@ class Category(Part):
         values = [cls.missing if name in MISSING else name for name in names]
         return np.asarray(coded.indices), values
 
-    def encode(self, block: Block) -> np.ndarray:
+    def encode(self, block: Block) -> ndarray:
         code, distinct = self._coded(self.name, block)
         if self.hashed:
             from sklearn.feature_extraction import FeatureHasher
@@ -228,8 +229,8 @@ class Category(Part):
 class Text(Part):
     """TF-IDF of hashed words, along the main directions of the known texts."""
 
-    idf: np.ndarray
-    directions: np.ndarray
+    idf: ndarray
+    directions: ndarray
     kind: ClassVar[str] = "text"
 
     @property
@@ -258,7 +259,7 @@ class Text(Part):
         directions = reduced.components_.astype(np.float32)
         return cls(name, weights.idf_.astype(np.float32), directions)
 
-    def encode(self, block: Block) -> np.ndarray:
+    def encode(self, block: Block) -> ndarray:
         from sklearn.feature_extraction.text import TfidfTransformer
 
         weights = TfidfTransformer(sublinear_tf=True)
@@ -290,12 +291,12 @@ def word_counts(name: str, block: Block) -> Any:
 class Vector(Part):
     """Lists of numbers, such as embeddings or a matrix of features; each column as a `Number`."""
 
-    fill: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    middle: np.ndarray
-    width: np.ndarray
-    wild: np.ndarray
+    fill: ndarray
+    low: ndarray
+    high: ndarray
+    middle: ndarray
+    width: ndarray
+    wild: ndarray
     kind: ClassVar[str] = "vector"
 
     @property
@@ -312,7 +313,7 @@ class Vector(Part):
         return cls.of(name, present)
 
     @classmethod
-    def of(cls, name: str, x: np.ndarray, known: np.ndarray | None = None) -> Vector:
+    def of(cls, name: str, x: ndarray, known: ndarray | None = None) -> Vector:
         """Learn from the rows of a matrix in the mask `known` (None for all); it may be mapped."""
         width = x.shape[1]
         rows = np.arange(len(x)) if known is None else np.flatnonzero(known)
@@ -351,19 +352,19 @@ class Vector(Part):
                 f"but the model was fitted with lists of {len(self.fill)}."
             )
 
-    def encode(self, block: Block) -> np.ndarray:
+    def encode(self, block: Block) -> ndarray:
         values = vectors(self.name, block.column(self.name), len(self.fill))
         filled = np.where(np.isnan(values), self.fill, values)
         return self.within(filled)
 
-    def within(self, values: np.ndarray) -> np.ndarray:
+    def within(self, values: ndarray) -> ndarray:
         """Return rows of numbers without outliers."""
         out = clip_far(values, self.low, self.high)
         wild = self.wild
         out[:, wild] = compress(values[:, wild], self.middle[wild], self.width[wild])
         return out
 
-    def matrix(self, x: np.ndarray) -> np.ndarray:
+    def matrix(self, x: ndarray) -> ndarray:
         """Return the matrix itself if it has no outliers, otherwise one without them, float32."""
         if x.shape[1] != len(self.low):
             return x  # for the model to refuse, with the width that it was fitted with
@@ -392,14 +393,14 @@ class Vector(Part):
 class ColumnScales:
     """The scale of columns [f]: bounds for later numbers, middle, usual width, and wildness."""
 
-    low: np.ndarray
-    high: np.ndarray
-    middle: np.ndarray
-    width: np.ndarray
-    wild: np.ndarray
+    low: ndarray
+    high: ndarray
+    middle: ndarray
+    width: ndarray
+    wild: ndarray
 
 
-def column_scales(sample: np.ndarray, low: np.ndarray, high: np.ndarray) -> ColumnScales:
+def column_scales(sample: ndarray, low: ndarray, high: ndarray) -> ColumnScales:
     """Return the scale of columns, by a sample of their rows [n, f] and their extremes [f].
 
     A column is wild if it has outliers, or if float32 cannot hold its numbers or their differences.
@@ -427,7 +428,7 @@ def column_scales(sample: np.ndarray, low: np.ndarray, high: np.ndarray) -> Colu
     return ColumnScales(low=low - reach, high=high + reach, middle=middle, width=width, wild=wild)
 
 
-def clip_far(values: np.ndarray, low: np.ndarray | float, high: np.ndarray | float) -> np.ndarray:
+def clip_far(values: ndarray, low: ndarray | float, high: ndarray | float) -> ndarray:
     """Return values between the bounds as they are, and others as about the known extreme."""
     # Bounds lie `FAR` ranges outside the known extremes; `edge` leads back to these.
     edge = FAR / (1 + 2 * FAR) * (high - low)
@@ -436,10 +437,10 @@ def clip_far(values: np.ndarray, low: np.ndarray | float, high: np.ndarray | flo
 
 
 def compress(
-    values: np.ndarray,
-    middle: np.ndarray | float,
-    width: np.ndarray | float,
-) -> np.ndarray:
+    values: ndarray,
+    middle: ndarray | float,
+    width: ndarray | float,
+) -> ndarray:
     """Return distances from the middle in usual widths, logarithmic beyond one width."""
     with np.errstate(over="ignore"):
         # Halved before the difference, which may overflow.
@@ -487,7 +488,7 @@ class Encoder:
         return cls(tuple(parts), dropped)
 
     @classmethod
-    def of_matrix(cls, x: np.ndarray, known: np.ndarray | None) -> Encoder:
+    def of_matrix(cls, x: ndarray, known: ndarray | None) -> Encoder:
         """Learn from a matrix of features, whose columns have no names."""
         return cls((Vector.of(MATRIX, x, known),), {})
 
@@ -495,7 +496,7 @@ class Encoder:
     def is_of_matrix(self) -> bool:
         return [part.name for part in self.parts] == [MATRIX]
 
-    def matrix(self, x: np.ndarray) -> np.ndarray:
+    def matrix(self, x: ndarray) -> ndarray:
         """Return a matrix without outliers."""
         assert isinstance(self.parts[0], Vector)
         return self.parts[0].matrix(x)
@@ -506,14 +507,14 @@ class Encoder:
         return [name for part in self.parts for name in part.outputs]
 
     @property
-    def number_positions(self) -> np.ndarray:
+    def number_positions(self) -> ndarray:
         """Positions of the features that are numbers: not categories, words or vectors."""
         if self.is_of_matrix:
             return np.arange(len(self.outputs))
         names = [part.name for part in self.parts if isinstance(part, Number)]
         return np.flatnonzero(np.isin(self.outputs, names))
 
-    def encode(self, columns: Columns) -> np.ndarray:
+    def encode(self, columns: Columns) -> ndarray:
         """Return the features [N, f]; refuse columns that are missing or of another type."""
         available = columns.table.column_names
         missing = [part.name for part in self.parts if part.name not in available]
@@ -561,28 +562,28 @@ class Encoder:
             entry = {"kind": part.kind}
             for name, value in vars(part).items():
                 # Arrays are saved in a file of their own.
-                if not isinstance(value, np.ndarray):
+                if not isinstance(value, ndarray):
                     entry[name] = encode(value)
             parts.append(entry)
         return {"parts": parts, "dropped": self.dropped}
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, ndarray]:
         arrays = {}
         for k, part in enumerate(self.parts):
             for name, value in vars(part).items():
-                if isinstance(value, np.ndarray):
+                if isinstance(value, ndarray):
                     arrays[f"{k}.{name}"] = value
         return arrays
 
     @classmethod
-    def restored(cls, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Encoder:
+    def restored(cls, content: Mapping[str, Any], arrays: Mapping[str, ndarray]) -> Encoder:
         """Return the encoder that `content` and `arrays` describe."""
         parts = []
         for k, entry in enumerate(content["parts"]):
             # The class of a part says which of its fields are arrays.
             part_class: Any = PARTS[entry["kind"]]
             hints = get_type_hints(part_class)
-            names = [name for name, hint in hints.items() if hint is np.ndarray]
+            names = [name for name, hint in hints.items() if hint is ndarray]
             values = {name: arrays[f"{k}.{name}"] for name in names}
             for name, value in entry.items():
                 if name != "kind":
@@ -592,7 +593,7 @@ class Encoder:
         return cls(tuple(parts), dropped)
 
 
-def new_features(shape: tuple[int, int], *, in_file: bool = False) -> np.ndarray:
+def new_features(shape: tuple[int, int], *, in_file: bool = False) -> ndarray:
     """Return an array to fill, in memory or, if it is large, in a temporary file."""
     size = 4 * shape[0] * shape[1]
     if size < LARGE:

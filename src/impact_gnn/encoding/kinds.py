@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy import ndarray
 from pyarrow import types
 
 from impact_gnn.checks import InputError
@@ -134,7 +135,7 @@ def is_list(kind: pa.DataType) -> bool:
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
-def numbers(name: str, column: Column) -> np.ndarray:
+def numbers(name: str, column: Column) -> ndarray:
     """Return a column as floats; missing, infinite and non-numeric values are NaN."""
     column = decoded(column)
     kind = column.type
@@ -236,7 +237,7 @@ def whole(column: Column) -> Column | None:
         return None
 
 
-def dates(name: str, column: Column) -> np.ndarray:
+def dates(name: str, column: Column) -> ndarray:
     """Return dates in days since 1970; missing values and text that is no date are NaN."""
     out = moments(column)
     if out is None and is_text(column.type):
@@ -252,7 +253,7 @@ def dates(name: str, column: Column) -> np.ndarray:
     return np.where(np.isnat(out), np.nan, days)
 
 
-def vectors(name: str, column: Column, width: int | None = None) -> np.ndarray:
+def vectors(name: str, column: Column, width: int | None = None) -> ndarray:
     """Return lists of numbers of one length as a matrix; missing ones are NaN.
 
     With a `width`, lists of another length are missing.
@@ -282,7 +283,7 @@ def vectors(name: str, column: Column, width: int | None = None) -> np.ndarray:
     return out
 
 
-def parsed_numbers(column: Column, known: np.ndarray | None = None) -> tuple[pa.ChunkedArray, int]:
+def parsed_numbers(column: Column, known: ndarray | None = None) -> tuple[pa.ChunkedArray, int]:
     """Return text as numbers, and how many other values become missing.
 
     A comma is the decimal mark where every number of the rows in the mask `known` (None for all)

@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy import ndarray
 from pyarrow import types
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
@@ -60,7 +61,7 @@ def any_match(text: Column, pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(text, pattern)).as_py())
 
 
-def moments(column: Column) -> np.ndarray | None:
+def moments(column: Column) -> ndarray | None:
     """Return dates, timestamps or ISO text as datetime64[us] in UTC; None for other columns.
 
     Missing values are NaT.
@@ -107,7 +108,7 @@ def _from_text(column: Column) -> pa.Array:
     return pc.coalesce(zoned, local)
 
 
-def unit_of(values: np.ndarray) -> str | None:
+def unit_of(values: ndarray) -> str | None:
     """Return the unit in which numbers count from 1970, or "YYYYMMDD", "YYYYMM"; None if neither.
 
     Examples:
@@ -130,7 +131,7 @@ def unit_of(values: np.ndarray) -> str | None:
     return unit if (is_year & is_month & is_day).all() else None
 
 
-def _digits(values: np.ndarray, unit: str) -> tuple[np.ndarray, ...]:
+def _digits(values: ndarray, unit: str) -> tuple[ndarray, ...]:
     """Return year, month and day of numbers YYYYMMDD, or YYYYMM with the first day."""
     whole = values.astype(np.int64)
     if unit == "YYYYMM":
@@ -138,7 +139,7 @@ def _digits(values: np.ndarray, unit: str) -> tuple[np.ndarray, ...]:
     return whole // 10_000, whole // 100 % 100, whole % 100
 
 
-def from_numbers(values: np.ndarray, unit: str) -> np.ndarray:
+def from_numbers(values: ndarray, unit: str) -> ndarray:
     """Return numbers in a unit of `unit_of` as datetime64[us]; impossible days become NaT."""
     values = values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
     if unit in SCALES:

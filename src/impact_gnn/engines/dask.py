@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _files
 from impact_gnn._progress import Progress
@@ -87,13 +87,13 @@ class Dask(FileEngine):
         return SLICES_PER_THREAD * sum(self._threads())
 
     def _hops(
-        self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
+        self, operators: Sequence[Operator], x: Features, rows: ndarray | None, dtype: Any
     ) -> list[Hop]:
-        if isinstance(x, np.ndarray):
+        if isinstance(x, ndarray):
             x = self._in_file(x)
         return super()._hops(operators, x, rows, dtype)
 
-    def _in_file(self, x: np.ndarray) -> SlicedHop:
+    def _in_file(self, x: ndarray) -> SlicedHop:
         """Return features that workers can read: from their own file, otherwise from a copy."""
         key = _files.digest(x)
         with self._working():

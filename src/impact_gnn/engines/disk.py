@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _files, _native, checks
 from impact_gnn._progress import Counter, Progress, watched
@@ -85,7 +86,7 @@ class FileEngine(Engine):
             return self._stored_operator(operator).open()
 
     def _hops(
-        self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
+        self, operators: Sequence[Operator], x: Features, rows: ndarray | None, dtype: Any
     ) -> list[Hop]:
         few_rows = rows
         # For many rows all are computed: the file then serves other rows as well.
@@ -122,7 +123,7 @@ class FileEngine(Engine):
                 graph = self._upto(graph, upto)
             return self._undirected(graph) if undirected else graph
 
-    def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
+    def empty(self, shape: tuple[int, int], dtype: Any) -> ndarray:
         with self._working():
             _files.require_space(self.root, math.prod(shape) * np.dtype(dtype).itemsize)
             arrays = self.root / "arrays"
@@ -130,7 +131,7 @@ class FileEngine(Engine):
             folder = tempfile.mkdtemp(dir=arrays)
             return _files.create_array(Path(folder) / "values.npy", dtype, shape)
 
-    def stored(self, array: np.ndarray) -> SlicedHop:
+    def stored(self, array: ndarray) -> SlicedHop:
         array.flush()  # type: ignore[attr-defined]
         return SlicedHop((array,), _files.digest(array))
 
@@ -263,7 +264,7 @@ class FileEngine(Engine):
             _files.remove(unsorted)
         return StoredCSR.open(goal)
 
-    def _path_of(self, values: np.ndarray, copy: Path) -> Path:
+    def _path_of(self, values: ndarray, copy: Path) -> Path:
         """Return the file that holds an array; one in memory is copied there."""
         file = _native.file_of(values)
         if file is not None:
@@ -274,7 +275,7 @@ class FileEngine(Engine):
         return copy
 
     def _job(
-        self, operators: Sequence[Operator], x: Any, rows: np.ndarray | None, dtype: np.dtype
+        self, operators: Sequence[Operator], x: Any, rows: ndarray | None, dtype: np.dtype
     ) -> Job:
         # Hops mostly share one operator, which is written once.
         by_id = {id(operator): self._stored_operator(operator) for operator in operators}
@@ -282,7 +283,7 @@ class FileEngine(Engine):
         # At hop 0, which is `x`, and after every operator.
         num_nodes = (x.shape[0], *(operator.csr.num_targets for operator in operators))
         # An array is identified by its content, a hop by the key of its computation.
-        x_key = _files.digest(x) if isinstance(x, np.ndarray) else x.key
+        x_key = _files.digest(x) if isinstance(x, ndarray) else x.key
         operator_keys = [operator.folder.name for operator in stored]
         # All that the values depend on; the memory limit is not among it.
         key = _files.digest(x_key, operator_keys, rows, dtype.str)
@@ -383,7 +384,7 @@ class FileEngine(Engine):
             undirected.cache_csr(triple, csr)
         return undirected
 
-    def _earliest(self, csr: StoredCSR, edge_index: np.ndarray, time: np.ndarray) -> np.ndarray:
+    def _earliest(self, csr: StoredCSR, edge_index: ndarray, time: ndarray) -> ndarray:
         """Store the times of merged edges with them; the file's name identifies the times."""
         # Edges may be the same with other times.
         path = csr.directory / f"time-{_files.digest(time)}.npy"
@@ -475,13 +476,13 @@ def _everything(folder: Path) -> None:
     """As `own_files`: None says that all files of a folder are ours. Its name is a digest."""
 
 
-def _take_nodes(part: Nodes, positions: np.ndarray | None, path: Path) -> Nodes:
+def _take_nodes(part: Nodes, positions: ndarray | None, path: Path) -> Nodes:
     """Select nodes of a type, all where `positions` is None; features go to the file `path`."""
     x = part.features
     if positions is None:
         return part
     # Raw columns are a view, encoded on request.
-    if not isinstance(x, np.ndarray):
+    if not isinstance(x, ndarray):
         return part.take(positions)
     if not path.exists():
         shape = (len(positions), x.shape[1])
@@ -494,7 +495,7 @@ def _take_nodes(part: Nodes, positions: np.ndarray | None, path: Path) -> Nodes:
 
 
 def _filter_edges(
-    relation: Relation, t: int, new_position: list[np.ndarray | None], goal: Path
+    relation: Relation, t: int, new_position: list[ndarray | None], goal: Path
 ) -> Relation:
     """Compute `relation.upto(t, new_position)` into files whose names begin as `goal`.
 
@@ -504,7 +505,7 @@ def _filter_edges(
     arrays = {name: values for name, values in arrays.items() if values is not None}
     files = {name: goal.with_name(f"{goal.name}-{name}.npy") for name in arrays}
 
-    def filtered() -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    def filtered() -> Iterator[tuple[slice, ndarray, ndarray]]:
         """Yield a block of edges, the new ends of the remaining edges, and their positions."""
         for block in _native.blocks(relation.edge_index, 1):
             yield block, *relation.upto(t, new_position, block)

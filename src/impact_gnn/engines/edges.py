@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _files, _native
 from impact_gnn.checks import InputError
@@ -62,7 +63,7 @@ class EdgeList:
     num_targets: int
     both_directions: bool = False
 
-    def pieces(self) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    def pieces(self) -> Iterator[tuple[ndarray, ndarray | None]]:
         """Yield ends [2, n] and weights of consecutive edges."""
         edge_index = _files.open_array(self.edge_index)
         weights = None if self.weight is None else _files.open_array(self.weight)
@@ -126,7 +127,7 @@ def ranges_of(edges: EdgeList, memory: int) -> list[Range]:
     return list(map(Range, begins, ends, counts))
 
 
-def _count_edges(edges: EdgeList, shift: int, num_bins: int) -> np.ndarray:
+def _count_edges(edges: EdgeList, shift: int, num_bins: int) -> ndarray:
     """Count edges per bin of targets; refuse edges that point outside."""
     total = np.zeros(num_bins, np.int64)
     # Upper limits of both ends, [2, 1].
@@ -214,7 +215,7 @@ def sort_edges(
     describe_csr(directory, edges.num_sources, weighted=edges.weight is not None)
 
 
-def csr_arrays(csr: CSR) -> dict[str, np.ndarray]:
+def csr_arrays(csr: CSR) -> dict[str, ndarray]:
     """Return the arrays of a CSR by name."""
     arrays = {"indptr": csr.indptr, "indices": csr.indices}
     if csr.weight is not None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import checks
 from impact_gnn import weighting as weights
@@ -44,7 +45,7 @@ def checked_features(x: Any) -> Any:
         return np.asarray(x)
     if isinstance(x, SlicedHop | ComputedColumns):
         return x
-    if not isinstance(x, np.ndarray):
+    if not isinstance(x, ndarray):
         raise InputError(f"x is a {type(x).__name__}; pass an array [N, f].")
     if x.ndim != 2:
         raise InputError(f"x has shape {x.shape}; pass a matrix [N, f] with one row per node.")
@@ -73,7 +74,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _hops(
-        self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
+        self, operators: Sequence[Operator], x: Features, rows: ndarray | None, dtype: Any
     ) -> list[Hop]:
         """Compute `hops` of checked features, for at least one operator."""
 
@@ -84,11 +85,11 @@ class Engine(ABC):
         """Return the graph as of the end of time `upto`, and/or with edges in both directions."""
 
     @abstractmethod
-    def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
+    def empty(self, shape: tuple[int, int], dtype: Any) -> ndarray:
         """Create an array of zeros in this engine's storage."""
 
     @abstractmethod
-    def stored(self, array: np.ndarray) -> Hop:
+    def stored(self, array: ndarray) -> Hop:
         """Return an array from `empty`, after it was filled, as a hop."""
 
     @abstractmethod
@@ -146,7 +147,7 @@ class Engine(ABC):
         operators: Sequence[Operator],
         x: Features,
         *,
-        rows: np.ndarray | None = None,
+        rows: ndarray | None = None,
         dtype: Any = None,
     ) -> list[Hop]:
         """Compute hops: `operators[k]` is applied to hop k−1, the first operator to `x`.
@@ -264,7 +265,7 @@ def time_table(
     weighting: Weighting,
     source: str | None = None,
     last: int | None = None,
-) -> np.ndarray:
+) -> ndarray:
     """Compute the table of a weighting over `graph.times`; GenPMP counts nodes of type `source`.
 
     With `last`, the table of the graph as of the end of this period: newer sources weigh zero.
@@ -274,7 +275,7 @@ def time_table(
     if isinstance(weighting, str):
         name = "plain" if weighting in weights.BY_ROW else weighting
         weighting = weights.METHODS[checks.choice("weighting", name, weights.METHODS)]
-    if isinstance(weighting, np.ndarray):
+    if isinstance(weighting, ndarray):
         table = np.asarray(weighting, dtype=np.float64)
     else:
         kind = graph.target if source is None else source

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _files, _native
 
 BLOCK = 1 << 16
 """Rows per block in passes over a whole hop; the same on all engines, so that sums agree."""
 
-Change: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+Change: TypeAlias = Callable[[ndarray, ndarray], ndarray]
 """A function of rows [n, f] and of their positions [n]."""
 
 
@@ -31,14 +32,14 @@ class Hop(Protocol):
     @property
     def dtype(self) -> np.dtype: ...
 
-    def rows(self, index: np.ndarray) -> np.ndarray:
+    def rows(self, index: ndarray) -> ndarray:
         """Return a new array with the rows at positions `index`."""
 
 
-class ArrayHop(np.ndarray):
+class ArrayHop(ndarray):
     """A hop in memory: an ordinary array with the method `rows`."""
 
-    def rows(self, index: np.ndarray) -> np.ndarray:
+    def rows(self, index: ndarray) -> ndarray:
         return np.asarray(self)[index]
 
     def __repr__(self) -> str:
@@ -51,17 +52,17 @@ class _LazyHop:
     shape: tuple[int, int]
     dtype: np.dtype
 
-    def rows(self, index: np.ndarray) -> np.ndarray:
+    def rows(self, index: ndarray) -> ndarray:
         raise NotImplementedError
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, index: Any) -> np.ndarray:
+    def __getitem__(self, index: Any) -> ndarray:
         # Whatever the index is, it becomes positions of rows.
         return self.rows(np.arange(len(self))[index])
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
         # numpy asks for the array in `np.asarray(hop)`; all rows are read.
         values = self[:]
         return values if dtype is None else values.astype(dtype, copy=False)
@@ -74,7 +75,7 @@ class _LazyHop:
 class SlicedHop(_LazyHop):
     """A hop in files, one array per slice of columns; `key` identifies what was computed."""
 
-    slices: tuple[np.ndarray, ...]
+    slices: tuple[ndarray, ...]
     key: str
 
     @property
@@ -86,7 +87,7 @@ class SlicedHop(_LazyHop):
     def dtype(self) -> np.dtype:  # type: ignore[override]
         return self.slices[0].dtype
 
-    def rows(self, index: np.ndarray) -> np.ndarray:
+    def rows(self, index: ndarray) -> ndarray:
         values = np.empty((len(index), self.shape[1]), self.dtype)
         begin = 0
         for part in self.slices:
@@ -104,7 +105,7 @@ class SlicedHop(_LazyHop):
         files = [str(part.filename) for part in self.slices]  # type: ignore[attr-defined]
         return SlicedHop.open, (files, self.key)
 
-    def columns(self, low: int, high: int) -> np.ndarray:
+    def columns(self, low: int, high: int) -> ndarray:
         """Read columns low .. high−1 into memory."""
         values = np.empty((self.shape[0], high - low), self.dtype)
         begin = 0
@@ -128,16 +129,16 @@ class ComputedHop(_LazyHop):
 
     shape: tuple[int, int]
     dtype: np.dtype
-    compute: Callable[[np.ndarray], np.ndarray]
+    compute: Callable[[ndarray], ndarray]
     recompute: Change | None = None
 
-    def rows(self, index: np.ndarray) -> np.ndarray:
+    def rows(self, index: ndarray) -> ndarray:
         return self.compute(np.asarray(index))
 
 
 def as_hop(values: Any) -> Any:
     """Turn an array into a hop; hops are returned unchanged."""
-    return values.view(ArrayHop) if type(values) is np.ndarray else values
+    return values.view(ArrayHop) if type(values) is ndarray else values
 
 
 def mapped_hop(hop: Any, change: Change, dtype: Any = None) -> ComputedHop:
@@ -151,7 +152,7 @@ def mapped_hop(hop: Any, change: Change, dtype: Any = None) -> ComputedHop:
     )
 
 
-def selected_hop(hop: Any, rows: np.ndarray) -> ComputedHop:
+def selected_hop(hop: Any, rows: ndarray) -> ComputedHop:
     """Return the hop that consists of the rows at positions `rows` of another hop."""
     return ComputedHop(
         shape=(len(rows), hop.shape[1]),
@@ -162,7 +163,7 @@ def selected_hop(hop: Any, rows: np.ndarray) -> ComputedHop:
     )
 
 
-def recompute(hop: Any, values: np.ndarray, index: np.ndarray) -> np.ndarray:
+def recompute(hop: Any, values: ndarray, index: ndarray) -> ndarray:
     """Return the rows at `index` if the engine had computed `values` there.
 
     Statistics of alignments stay as they are.
@@ -172,7 +173,7 @@ def recompute(hop: Any, values: np.ndarray, index: np.ndarray) -> np.ndarray:
     return values
 
 
-def position_blocks(num_rows: int) -> Iterator[np.ndarray]:
+def position_blocks(num_rows: int) -> Iterator[ndarray]:
     """Yield the positions 0 .. num_rows−1, `BLOCK` at a time."""
     for begin in range(0, num_rows, BLOCK):
         yield np.arange(begin, min(begin + BLOCK, num_rows))
@@ -188,19 +189,19 @@ class ComputedColumns:
     shape: tuple[int, int]
     dtype: np.dtype
     sources: tuple[Any, ...]
-    columns: Callable[[int, int], np.ndarray]
+    columns: Callable[[int, int], ndarray]
 
     @property
     def key(self) -> str:
         return _files.digest(*self.sources)
 
 
-Features: TypeAlias = "np.ndarray | SlicedHop | ComputedColumns"
+Features: TypeAlias = "ndarray | SlicedHop | ComputedColumns"
 
 
-def columns_of(x: Any, low: int, high: int, dtype: Any) -> np.ndarray:
+def columns_of(x: Any, low: int, high: int, dtype: Any) -> ndarray:
     """Return columns low .. high−1 of features in memory, rows contiguous, in type `dtype`."""
-    if not isinstance(x, np.ndarray):
+    if not isinstance(x, ndarray):
         return x.columns(low, high).astype(dtype, copy=False)
     has_all_columns = (low, high) == (0, x.shape[1])
     # All columns of an array in memory are used as they are; kernels read rows in any order, so
@@ -212,7 +213,7 @@ def columns_of(x: Any, low: int, high: int, dtype: Any) -> np.ndarray:
     return values
 
 
-def _copy_columns(values: np.ndarray, out: np.ndarray) -> None:
+def _copy_columns(values: ndarray, out: ndarray) -> None:
     """Copy a matrix, and release the pages of a mapped one block by block."""
     for rows in _native.blocks(values):
         out[rows] = values[rows]

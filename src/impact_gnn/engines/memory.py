@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import checks
 from impact_gnn._native import free_memory
@@ -35,7 +36,7 @@ class Memory(Engine):
         return graph.csr(relation)
 
     def _hops(
-        self, operators: Sequence[Operator], x: Features, rows: np.ndarray | None, dtype: Any
+        self, operators: Sequence[Operator], x: Features, rows: ndarray | None, dtype: Any
     ) -> list[Hop]:
         values = columns_of(x, 0, x.shape[1], dtype or x.dtype)
         sources = None
@@ -60,10 +61,10 @@ class Memory(Engine):
             graph = graph.upto(upto)
         return graph.undirected() if undirected else graph
 
-    def empty(self, shape: tuple[int, int], dtype: Any) -> np.ndarray:
+    def empty(self, shape: tuple[int, int], dtype: Any) -> ndarray:
         return np.zeros(shape, dtype)
 
-    def stored(self, array: np.ndarray) -> Hop:
+    def stored(self, array: ndarray) -> Hop:
         return as_hop(array)
 
     def child(self, name: str) -> Memory:
@@ -81,9 +82,7 @@ class Memory(Engine):
         return max(1, min(cpu_count(), free_memory() // max(size, 1)))
 
 
-def _needed_nodes(
-    operators: Sequence[Operator], rows: np.ndarray | None
-) -> list[np.ndarray | None]:
+def _needed_nodes(operators: Sequence[Operator], rows: ndarray | None) -> list[ndarray | None]:
     """Return the nodes at which each hop is computed, increasing; None for all.
 
     All are computed where more than `FEW_ROWS` are needed: selecting would cost more than it saves.

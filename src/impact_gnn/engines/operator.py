@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _native, checks
 from impact_gnn._array import safe_divide, smallest_unsigned
@@ -72,9 +73,9 @@ class Operator:
     """
 
     csr: CSR
-    table: np.ndarray
-    source_period: np.ndarray
-    target_period: np.ndarray
+    table: ndarray
+    source_period: ndarray
+    target_period: ndarray
     norm: str = "mean"
     self_loop: bool = False
     balanced: bool = False
@@ -107,10 +108,10 @@ class Operator:
     def apply(
         self,
         x: Any,
-        out: np.ndarray | None = None,
+        out: ndarray | None = None,
         threads: int | None = None,
         rows: tuple[int, int] | None = None,
-    ) -> np.ndarray:
+    ) -> ndarray:
         """Compute M·X.
 
         Args:
@@ -121,7 +122,7 @@ class Operator:
         """
         return self._forward.apply(x, out, threads, rows)
 
-    def transpose_apply(self, x: Any) -> np.ndarray:
+    def transpose_apply(self, x: Any) -> ndarray:
         """Compute Mᵀ·X for `x` [targets, f], the gradient of `apply`.
 
         The first call groups the edges by source.
@@ -130,12 +131,12 @@ class Operator:
 
     def apply_rows(
         self,
-        x: np.ndarray,
-        rows: np.ndarray,
+        x: ndarray,
+        rows: ndarray,
         threads: int | None = None,
         *,
-        sources: np.ndarray | None = None,
-    ) -> np.ndarray:
+        sources: ndarray | None = None,
+    ) -> ndarray:
         """Compute the rows `rows` of M·X at the cost of their own edges.
 
         With `sources`, increasing positions, `x` has the rows of these nodes only.
@@ -179,7 +180,7 @@ class Operator:
             return np.dtype(np.float32)
         return self.csr.weight.dtype
 
-    def balance(self, out: np.ndarray) -> np.ndarray:
+    def balance(self, out: ndarray) -> ndarray:
         """Fill `out` with a_vu / Σ a_vw over the sources w of the time t_u, for every edge."""
         csr = self.csr
         for rows in row_blocks(csr):
@@ -194,12 +195,12 @@ class Operator:
         return out
 
     @property
-    def in_weight(self) -> np.ndarray:
+    def in_weight(self) -> ndarray:
         """The incoming weight of every target, self-loop included: Σ_u w_vu, in float64."""
         return self._sums.row_sums() + float(self.self_loop)
 
     @cached_property
-    def row_scale(self) -> np.ndarray:
+    def row_scale(self) -> ndarray:
         """The factor of the weighted sum of row v, in float64."""
         if self.norm == "sum":
             return np.ones(self.csr.num_targets)
@@ -211,7 +212,7 @@ class Operator:
         return safe_divide(1.0, total)
 
     @cached_property
-    def column_scale(self) -> np.ndarray:
+    def column_scale(self) -> ndarray:
         """The factor of x_u before the sum, in float64."""
         return self.row_scale if self.norm == "sym" else np.ones(self.csr.num_sources)
 
@@ -272,20 +273,20 @@ class _Pass:
     """
 
     csr: CSR
-    table: np.ndarray
-    source_period: np.ndarray
-    target_period: np.ndarray
-    row_scale: np.ndarray
-    column_scale: np.ndarray
+    table: ndarray
+    source_period: ndarray
+    target_period: ndarray
+    row_scale: ndarray
+    column_scale: ndarray
     self_loop: bool
 
     def apply(
         self,
         x: Any,
-        out: np.ndarray | None = None,
+        out: ndarray | None = None,
         threads: int | None = None,
         rows: tuple[int, int] | None = None,
-    ) -> np.ndarray:
+    ) -> ndarray:
         x = _matrix(x, self.csr.num_sources)
         shape = self.csr.num_targets, x.shape[1]
         if out is None:
@@ -312,7 +313,7 @@ class _Pass:
         _native.run(kernels.gather, tasks, threads)
         return out
 
-    def between(self, sources: np.ndarray) -> _Pass:
+    def between(self, sources: ndarray) -> _Pass:
         """Return the pass that reads a row of x for each of these sources, and no others."""
         # Sources by their places among the rows of x, in the type that the kernel knows.
         indices = self.csr.indices
@@ -327,7 +328,7 @@ class _Pass:
             column_scale=column_scale,
         )
 
-    def row_sums(self) -> np.ndarray:
+    def row_sums(self) -> ndarray:
         """Compute Σ_u table[t_v, t_u]·a_vu for every target v, in float64, without scales."""
         # Without weights the sum is the number of edges.
         if not self.table.size and self.csr.weight is None:
@@ -358,7 +359,7 @@ class _Pass:
                 end = min(columns, begin + step)
                 yield (rows[0] + low, rows[0] + high), (begin, end)
 
-    def _factors(self, double: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _factors(self, double: bool) -> tuple[ndarray, ndarray]:
         """The flat table and the column scale, in the type of the sums."""
         table = plain_view(self.table)
         if double:
@@ -366,16 +367,16 @@ class _Pass:
         return table.astype(np.float32), self._single_column_scale
 
     @cached_property
-    def _single_column_scale(self) -> np.ndarray:
+    def _single_column_scale(self) -> ndarray:
         return self.column_scale.astype(np.float32)
 
     @property
-    def _periods(self) -> tuple[np.ndarray, np.ndarray, int]:
+    def _periods(self) -> tuple[ndarray, ndarray, int]:
         source_period = plain_view(self.source_period)
         return source_period, plain_view(self.target_period), self.table.shape[1]
 
 
-def kernel_arrays(csr: CSR) -> tuple[np.ndarray, ...]:
+def kernel_arrays(csr: CSR) -> tuple[ndarray, ...]:
     """Row borders, sources and weights (empty where there are none) as the kernels take them."""
     weight = np.empty(0, np.float32) if csr.weight is None else csr.weight
     return plain_view(csr.indptr), plain_view(csr.indices), plain_view(weight)
@@ -386,12 +387,12 @@ def row_blocks(csr: CSR, edges: int = 1 << 24) -> Iterator[tuple[int, int]]:
     yield from pairwise(_native.spans(csr.indptr, edges).tolist())
 
 
-def prefetch_distance(x: np.ndarray) -> int:
+def prefetch_distance(x: ndarray) -> int:
     """Return how many edges ahead a row of `x` is prefetched; narrow rows take less time."""
     return 32 if x.shape[1] * x.dtype.itemsize <= 2 * CACHE_LINE else 8
 
 
-def _periods(name: str, value: Any, size: int, num_periods: int) -> np.ndarray:
+def _periods(name: str, value: Any, size: int, num_periods: int) -> ndarray:
     periods = checks.array(name, value)
     if periods.shape != (size,) or periods.dtype.kind not in "iu":
         raise InputError(
@@ -408,7 +409,7 @@ def _periods(name: str, value: Any, size: int, num_periods: int) -> np.ndarray:
     return periods
 
 
-def _matrix(value: Any, num_rows: int) -> np.ndarray:
+def _matrix(value: Any, num_rows: int) -> ndarray:
     """Return features as a contiguous array; a copy only if `value` is not."""
     x = checks.array("x", value)
     if x.ndim != 2 or len(x) != num_rows:
@@ -419,7 +420,7 @@ def _matrix(value: Any, num_rows: int) -> np.ndarray:
     return np.require(x, x.dtype.newbyteorder("="), ["C", "A"])
 
 
-def check_float(x: np.ndarray) -> None:
+def check_float(x: ndarray) -> None:
     """Refuse features of a type that the kernel cannot sum."""
     if x.dtype not in FLOATS:
         raise InputError(
@@ -427,8 +428,8 @@ def check_float(x: np.ndarray) -> None:
         )
 
 
-def _check_writable(out: np.ndarray, shape: tuple[int, int], x: np.ndarray) -> None:
-    if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype not in FLOATS:
+def _check_writable(out: ndarray, shape: tuple[int, int], x: ndarray) -> None:
+    if not isinstance(out, ndarray) or out.shape != shape or out.dtype not in FLOATS:
         dtype = getattr(out, "dtype", type(out).__name__)
         raise InputError(
             f"out is {dtype} of shape {np.shape(out)}; use a float array of shape {shape}."
@@ -437,7 +438,7 @@ def _check_writable(out: np.ndarray, shape: tuple[int, int], x: np.ndarray) -> N
         raise InputError("out must be writable, contiguous, and share no memory with x.")
 
 
-def _flat(matrix: np.ndarray) -> tuple[np.ndarray, int]:
+def _flat(matrix: ndarray) -> tuple[ndarray, int]:
     """Return a matrix as the kernel takes it: its memory as a flat array, and its row stride."""
     flat = plain_view(matrix)
     # Numba has no half precision; the kernel converts.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _files, _native
 from impact_gnn.checks import InputError
@@ -54,7 +55,7 @@ class StoredOperator:
             vars(operator)["row_scale"] = self._array("scale")
         return operator
 
-    def _array(self, name: str) -> np.ndarray:
+    def _array(self, name: str) -> ndarray:
         return _files.open_array(self.folder / f"{name}.npy", sealed=True)
 
 
@@ -71,7 +72,7 @@ class Job:
     operators: tuple[StoredOperator, ...]
     x: Any
     num_nodes: tuple[int, ...]
-    rows: np.ndarray | None
+    rows: ndarray | None
     column_borders: tuple[int, ...]
     dtype: np.dtype
     threads: int | None
@@ -83,7 +84,7 @@ class Job:
     def file(self, hop: int, slice_index: int) -> Path:
         return self.directory / f"{hop}-{slice_index:05d}.npy"
 
-    def rows_of(self, hop: int) -> np.ndarray | None:
+    def rows_of(self, hop: int) -> ndarray | None:
         """Return the rows for which a hop is computed: only the last one is not for all."""
         return self.rows if hop == len(self.operators) else None
 
@@ -130,9 +131,9 @@ def run_slice(job: Job, slice_index: int) -> None:
 
 def _apply(
     operator: Operator,
-    x: np.ndarray,
-    rows: np.ndarray | None,
-    out: np.ndarray,
+    x: ndarray,
+    rows: ndarray | None,
+    out: ndarray,
     threads: int | None,
 ) -> None:
     """Write M·X, or some rows of it, into a file by blocks, whose edges are read and released."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy import ndarray
 from scipy.optimize import minimize_scalar
 
 from impact_gnn.label_shift import TINY, reweighted, tempered
@@ -47,7 +48,7 @@ class Calibration:
     strength: float = 0.0
     even_share: float = 0.0  # of the probability, spread evenly: nodes may be unlike all before
 
-    def apply(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    def apply(self, probability: ndarray, prior: ndarray) -> ndarray:
         """Calibrate rows that are predicted together; `prior` is the class prior in training."""
         bias = self.fixed_for(probability, prior).bias
         if bias:
@@ -63,7 +64,7 @@ class Calibration:
         """Return the calibration with another temperature, and an even share."""
         return replace(self, temperature=temperature, even_share=EVEN_SHARE)
 
-    def with_drift(self, drift: np.ndarray | None, strength: float) -> Calibration:
+    def with_drift(self, drift: ndarray | None, strength: float) -> Calibration:
         """Return the calibration for rows whose class proportions drift by `drift`, in logs."""
         if drift is None or strength == 0:
             return self
@@ -73,7 +74,7 @@ class Calibration:
         """Return the calibration with the drift that was forecast for a fold."""
         return self.with_drift(fold.drift, self.strength)
 
-    def fixed_for(self, probability: np.ndarray, prior: np.ndarray) -> Calibration:
+    def fixed_for(self, probability: ndarray, prior: ndarray) -> Calibration:
         """Return the calibration with the bias that the drift means for these rows.
 
         It calibrates other rows in the same way, one by one. A model may have followed the drift
@@ -93,9 +94,7 @@ class Calibration:
         bias = shares[int(np.argmin(distance))] * drift
         return replace(self, bias=tuple(bias.tolist()), drift=(), strength=0.0)
 
-    def covering(
-        self, probability: np.ndarray, label: np.ndarray, weight: np.ndarray
-    ) -> Calibration:
+    def covering(self, probability: ndarray, label: ndarray, weight: ndarray) -> Calibration:
         """Return the calibration with the threshold whose sets cover these calibrated rows.
 
         It is the highest one at which the sets contain `coverage` of the probability on average.
@@ -124,11 +123,11 @@ class Calibration:
         threshold = rank.ravel()[order][min(position, len(order) - 1)]
         return replace(self, threshold=min(float(threshold), 1.0))
 
-    def labels(self, probability: np.ndarray, prior: np.ndarray) -> np.ndarray:
+    def labels(self, probability: ndarray, prior: ndarray) -> ndarray:
         """Return the predicted label of every row, the one with the greatest p / prior^tilt."""
         return tilted(probability, prior, self.tilt).argmax(1)
 
-    def sets(self, probability: np.ndarray, label: np.ndarray | None = None) -> np.ndarray:
+    def sets(self, probability: ndarray, label: ndarray | None = None) -> ndarray:
         """Return the prediction set of every row as a mask [n, num_labels].
 
         It always contains the predicted `label`, by default the most probable one.
@@ -146,11 +145,11 @@ class OutOfFold:
     `drift` is the forecast change of the class proportions since training [Y], in logs.
     """
 
-    probability: np.ndarray
-    truth: np.ndarray
-    prior: np.ndarray
+    probability: ndarray
+    truth: ndarray
+    prior: ndarray
     weight: float = 1.0
-    drift: np.ndarray | None = None
+    drift: ndarray | None = None
 
     def of_known_classes(self) -> OutOfFold:
         """Return the rows whose class had training labels; all rows if there are none.
@@ -170,7 +169,7 @@ class _Correction:
     calibration: Calibration
     strength: float = 0.0
 
-    def apply(self, fold: OutOfFold) -> np.ndarray:
+    def apply(self, fold: OutOfFold) -> ndarray:
         calibration = self.calibration.with_drift(fold.drift, self.strength)
         return calibration.apply(fold.probability, fold.prior)
 
@@ -183,14 +182,15 @@ def fit_calibration(
     *,
     metric: str = "accuracy",
     coverage: float = COVERAGE,
-    drift: np.ndarray | None = None,
+    drift: ndarray | None = None,
 ) -> Calibration:
     """Choose the calibration with the best log-loss on the folds, and the tilt with the best score.
 
     A temperature is always fitted, and `EVEN_SHARE` of the probability is spread evenly. A share
     of the drift of the class proportions that was forecast from past labels is applied if that
     helps clearly in the newest fold (`CLEAR_HELP`) and on average, and harms no fold by more than
-    `MAX_HARM`; with a single fold it must help by `MIN_HELP`. `drift` is the forecast for the rows to calibrate.
+    `MAX_HARM`; with a single fold it must help by `MIN_HELP`. `drift` is the forecast for the rows
+    to calibrate.
 
     (A bias per class, learned from the errors of past folds, was worse on later nodes, and so were
     class proportions that EM estimates from the predictions.)
@@ -228,9 +228,7 @@ def _fit_temperature(folds: Sequence[OutOfFold], strength: float) -> _Correction
     return _Correction(Calibration().with_temperature(temperature), strength)
 
 
-def calibration_error(
-    probability: np.ndarray, truth: np.ndarray, label: np.ndarray | None = None
-) -> float:
+def calibration_error(probability: ndarray, truth: ndarray, label: ndarray | None = None) -> float:
     """Expected calibration error: |confidence − accuracy| averaged over bins of the confidence.
 
     Examples:
@@ -251,7 +249,7 @@ class Bin:
 
 
 def reliability(
-    probability: np.ndarray, truth: np.ndarray, label: np.ndarray | None = None, bins: int = BINS
+    probability: ndarray, truth: ndarray, label: ndarray | None = None, bins: int = BINS
 ) -> list[Bin]:
     """Return the non-empty bins of equal width by the confidence in `label`.
 
@@ -274,7 +272,7 @@ def reliability(
     return result
 
 
-def confusion(truth: np.ndarray, label: np.ndarray) -> list[tuple[int, int, int]]:
+def confusion(truth: ndarray, label: ndarray) -> list[tuple[int, int, int]]:
     """Return (true label, predicted label, count) for every pair that occurs.
 
     Examples:
@@ -303,7 +301,7 @@ def best_temperature(folds: Sequence[OutOfFold]) -> float:
     return float(np.exp(best.x))
 
 
-def _best_tilt(calibrated: Sequence[np.ndarray], folds: Sequence[OutOfFold], metric: str) -> float:
+def _best_tilt(calibrated: Sequence[ndarray], folds: Sequence[OutOfFold], metric: str) -> float:
     """Return the tilt with the best score, the least of equals."""
     if METRICS[metric].tilt == 0:
         return 0.0
@@ -322,10 +320,10 @@ def _weights(folds: Sequence[OutOfFold]) -> list[float]:
     return [fold.weight for fold in folds]
 
 
-def _loss(probability: np.ndarray, truth: np.ndarray) -> float:
+def _loss(probability: ndarray, truth: ndarray) -> float:
     return float(-np.log(np.maximum(probability[np.arange(len(truth)), truth], 1e-6)).mean())
 
 
-def _mean_log(losses: Sequence[float] | np.ndarray, folds: Sequence[OutOfFold]) -> float:
+def _mean_log(losses: Sequence[float] | ndarray, folds: Sequence[OutOfFold]) -> float:
     """Average the logarithms: a fold that is hard to predict must not decide alone."""
     return float(np.average(np.log(np.maximum(losses, TINY)), weights=_weights(folds)))

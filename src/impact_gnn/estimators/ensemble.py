@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
@@ -95,7 +96,7 @@ class Ensemble:
     pipelines: Sequence[Pipeline]
     weights: Sequence[float]
     calibration: Calibration
-    prior: np.ndarray
+    prior: ndarray
 
     @classmethod
     def of(cls, model: Pipeline | Ensemble) -> Ensemble:
@@ -117,7 +118,7 @@ class Ensemble:
         nodes: Any = None,
         cutoff: int | str | None = None,
         engine: Engine | None = None,
-    ) -> np.ndarray:
+    ) -> ndarray:
         """Return calibrated probabilities [n, num_labels] of the targets, in their order.
 
         `nodes` are as in `Pipeline.predict_proba`.
@@ -144,7 +145,7 @@ class Ensemble:
             probabilities.append(pipeline.predict_rows(shared, period, requested))
         return self.calibration.apply(self.mean_of(probabilities), self.prior)
 
-    def mean_of(self, probabilities: Sequence[np.ndarray]) -> np.ndarray:
+    def mean_of(self, probabilities: Sequence[ndarray]) -> ndarray:
         """Return the weighted mean of the members' probabilities, each [n, num_labels]."""
         mean = np.zeros(probabilities[0].shape)
         for weight, member in zip(self.weights, probabilities, strict=True):
@@ -160,7 +161,7 @@ class Ensemble:
 
     def predict(
         self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
-    ) -> np.ndarray:
+    ) -> ndarray:
         """As `Pipeline.predict`."""
         graph = as_temporal_graph(graph)
         probabilities = self.predict_proba(
@@ -173,7 +174,7 @@ class Ensemble:
 
     def targets(
         self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
-    ) -> np.ndarray:
+    ) -> ndarray:
         """As `Pipeline.targets`."""
         return self.pipelines[0].targets(
             graph,

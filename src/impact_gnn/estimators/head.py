@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import checks
 from impact_gnn.metrics import Scoring
@@ -84,22 +85,22 @@ class Head(ABC):
         """
 
     @abstractmethod
-    def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
+    def probabilities(self, task: Task, rows: ndarray) -> ndarray:
         """Return probabilities [n, num_labels], under the class weights of the training."""
 
-    def predict_proba(self, task: Task, rows: np.ndarray) -> np.ndarray:
+    def predict_proba(self, task: Task, rows: ndarray) -> ndarray:
         """Return probabilities [n, num_labels], corrected for class weights."""
         return self.options.scoring.without_class_weights(self.probabilities(task, rows))
 
     @abstractmethod
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, ndarray]:
         """Return the learned weights."""
 
     @abstractmethod
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def restore(self, arrays: Mapping[str, ndarray]) -> None:
         """Restore the learned weights from `arrays`."""
 
-    def validation_score(self, task: Task, lesson: Lesson, rows: np.ndarray) -> float:
+    def validation_score(self, task: Task, lesson: Lesson, rows: ndarray) -> float:
         """Return the score on rows with labels."""
         return self.options.scoring.score(self.predict_proba(task, rows), lesson.label[rows])
 
@@ -116,7 +117,7 @@ class Head(ABC):
         self.restore(state["arrays"])
 
 
-def matrix(task: Task, rows: np.ndarray) -> np.ndarray:
+def matrix(task: Task, rows: ndarray) -> ndarray:
     """Concatenate all hops of some rows, float32."""
     assert isinstance(task, HopTask)  # heads that read a matrix do not read graphs
     return task.matrix(rows)
@@ -128,7 +129,7 @@ class PriorHead(Head):
     With smoothing, this is label propagation.
     """
 
-    share: np.ndarray
+    share: ndarray
 
     def fit(self, task: Task, lesson: Lesson, rounds: int | None = None) -> None:
         train = lesson.split.train
@@ -139,11 +140,11 @@ class PriorHead(Head):
         if len(lesson.split.valid):
             self.valid_score = self.validation_score(task, lesson, lesson.split.valid)
 
-    def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
+    def probabilities(self, task: Task, rows: ndarray) -> ndarray:
         return np.tile(self.share, (len(rows), 1))
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, ndarray]:
         return {"share": self.share}
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def restore(self, arrays: Mapping[str, ndarray]) -> None:
         self.share = arrays["share"]

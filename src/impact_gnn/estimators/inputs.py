@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _native, checks
 from impact_gnn.checks import InputError
@@ -34,10 +35,10 @@ from impact_gnn.propagation.metapaths import (
 )
 from impact_gnn.propagation.squashing import collected, squash
 
-NodeIndex: TypeAlias = np.ndarray
+NodeIndex: TypeAlias = ndarray
 """Positions of nodes in the graph, among the nodes of their type."""
 
-RowIndex: TypeAlias = np.ndarray
+RowIndex: TypeAlias = ndarray
 """Positions among the rows that a model reads."""
 
 Period: TypeAlias = int  # position in `graph.times`
@@ -82,7 +83,7 @@ class Snapshot:
         """The positions of the nodes; None for all nodes, as engines take `rows`."""
         return None if len(self.node_index) == self.graph.num_nodes else self.node_index
 
-    def visible_label(self, label: np.ndarray, period: np.ndarray) -> np.ndarray:
+    def visible_label(self, label: ndarray, period: ndarray) -> ndarray:
         """Return labels [N], or probabilities [N, Y]; −1, or zeros, where not known then.
 
         Nodes, and their periods [N], are those of the whole graph.
@@ -151,7 +152,7 @@ class Inputs:
         object.__setattr__(self, "row_nodes", row_nodes)
 
     def model_inputs(
-        self, method: Method, cutoff: Time, soft: np.ndarray | None = None
+        self, method: Method, cutoff: Time, soft: ndarray | None = None
     ) -> tuple[list[Hop], list[Hop]]:
         """Return feature hops and label hops of `row_nodes`, with labels known before `cutoff`.
 
@@ -200,7 +201,7 @@ class Inputs:
     def _features(self, x: Any) -> Hop:
         """Return the features of the rows, in float32."""
 
-        def read(index: RowIndex) -> np.ndarray:
+        def read(index: RowIndex) -> ndarray:
             # From rows of the model to nodes of the graph.
             values = np.asarray(x[self.row_nodes[index]], np.float32)
             _native.release(x)
@@ -353,7 +354,7 @@ class Inputs:
         ]
 
     def _label_hops(
-        self, masked_graph: TemporalGraph, method: Method, soft: np.ndarray | None = None
+        self, masked_graph: TemporalGraph, method: Method, soft: ndarray | None = None
     ) -> list[Hop]:
         """Return label hops.
 
@@ -367,7 +368,7 @@ class Inputs:
             label = np.zeros((masked_graph.num_nodes, masked_graph.num_labels), np.float32)
             label[self.row_nodes] = soft
 
-        def visible_label(snapshot: Snapshot) -> np.ndarray:
+        def visible_label(snapshot: Snapshot) -> ndarray:
             visible = snapshot.visible_label(label, masked_graph.period)
             if not snapshot.is_smaller_graph:
                 return visible
@@ -438,7 +439,7 @@ class Inputs:
         """Return the hops of today's graph, or, on snapshots, a node's rows of its snapshot."""
         if "snapshot" not in method:
             return compute(self.snapshot(graph, method, None, nodes))
-        results: list[np.ndarray] = []
+        results: list[ndarray] = []
         period = self.graph.period[nodes]
         for run in _runs(self.graph.counts, MOST_SNAPSHOTS):
             first, last = run
@@ -479,7 +480,7 @@ def _hop_parts(method: Method) -> tuple[object, ...]:
     return method.weighting, "snapshot" in method, "ends" in method
 
 
-def _runs(counts: np.ndarray, most: int) -> list[Run]:
+def _runs(counts: ndarray, most: int) -> list[Run]:
     """Group periods into at most `most` runs (first, last) of about equally many nodes.
 
     The last periods stay single.

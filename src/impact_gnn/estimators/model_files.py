@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import safetensors.numpy
 import torch
+from numpy import ndarray
 
 from impact_gnn import _files, checks
 from impact_gnn._codec import decode, encode
@@ -43,7 +44,7 @@ class Stage:
     scales: list[Scale]
     task: Task | None = None
 
-    def predict_proba(self, rows: np.ndarray) -> np.ndarray:
+    def predict_proba(self, rows: ndarray) -> ndarray:
         """Return the head's probabilities [n, num_labels] for rows of the task."""
         assert self.task is not None
         return self.head.predict_proba(self.task, rows)
@@ -108,7 +109,7 @@ class Fitted:
 def write(fitted: Fitted, params: dict[str, Any], directory: Path, *, schema: bool) -> None:
     """Write a fit and the options of its pipeline, atomically."""
     last = fitted.stages[-1]
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, ndarray] = {}
     for number, stage in enumerate([last, *fitted.earlier]):
         prefix = _stage_prefix(number)
         for name, value in stage.head.arrays().items():
@@ -191,7 +192,7 @@ def _stage_prefix(number: int) -> str:
     return f"stage{number}." if number else ""
 
 
-def _read_stage(head: Head, arrays: dict[str, np.ndarray], prefix: str) -> Stage:
+def _read_stage(head: Head, arrays: dict[str, ndarray], prefix: str) -> Stage:
     start = f"{prefix}model."
     head.restore(
         {

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
+from numpy import ndarray
 from torch.nn import Module
 
 from impact_gnn import nn
@@ -104,15 +104,15 @@ class NetworkHead(Head):
             # The score of an epoch includes a trace of the log-loss.
             self.valid_score = self.validation_score(task, lesson, split.valid)
 
-    def probabilities(self, task: nn.Task, rows: np.ndarray) -> np.ndarray:
+    def probabilities(self, task: nn.Task, rows: ndarray) -> ndarray:
         assert self.model is not None
         return nn.predict(self.model, task, rows)
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, ndarray]:
         assert self.model is not None
         return {name: value.cpu().numpy() for name, value in self.model.state_dict().items()}
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def restore(self, arrays: Mapping[str, ndarray]) -> None:
         self._load({name: torch.from_numpy(value) for name, value in arrays.items()})
 
     def _load(self, weights: dict[str, Any]) -> None:

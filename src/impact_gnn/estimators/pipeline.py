@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from impact_gnn import checks
@@ -69,10 +70,10 @@ class _FitData:
     inputs: Inputs
     cutoff: int
     nodes: NodeIndex
-    time: np.ndarray
-    label: np.ndarray
-    weight: np.ndarray | None
-    class_prior: np.ndarray
+    time: ndarray
+    label: ndarray
+    weight: ndarray | None
+    class_prior: ndarray
     scoring: Scoring
 
     @property
@@ -185,7 +186,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return self.get_params() | {"model": model_name(self.model), "method": str(self._method)}
 
     @property
-    def classes_(self) -> np.ndarray:
+    def classes_(self) -> ndarray:
         """The classes of the columns of `predict_proba`, in the user's own coding."""
         if self.fitted is None:
             raise AttributeError("classes_ exists after fit(graph) only.")
@@ -354,7 +355,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         )
 
     @property
-    def _adjustments(self) -> list[Callable[..., np.ndarray]]:
+    def _adjustments(self) -> list[Callable[..., ndarray]]:
         return [part.adjust for part in self._method.parts if part.adjust is not None]
 
     def _best_smoothing(
@@ -387,7 +388,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         cutoff: int | str | None = None,
         inputs: Inputs | None = None,
         engine: Engine | None = None,
-    ) -> np.ndarray:
+    ) -> ndarray:
         """Return probabilities [n, num_labels] of the target nodes, in the order of `targets`.
 
         The graph may have grown since the fit: weights follow its new last time, and with a later
@@ -420,7 +421,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return self.predict_rows(inputs, period, node_index)
 
     @one_thread
-    def predict_rows(self, inputs: Inputs, cutoff: int, nodes: NodeIndex) -> np.ndarray:
+    def predict_rows(self, inputs: Inputs, cutoff: int, nodes: NodeIndex) -> ndarray:
         """Return probabilities of some targets, by their positions in the graph of the inputs."""
         smoothed, unsmoothed = self.predict_variants(inputs, cutoff, nodes)
         return unsmoothed if smoothed is None else smoothed
@@ -428,7 +429,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     @one_thread
     def predict_variants(
         self, inputs: Inputs, cutoff: int, nodes: NodeIndex
-    ) -> tuple[np.ndarray | None, np.ndarray]:
+    ) -> tuple[ndarray | None, ndarray]:
         """Return probabilities of some targets with smoothing, or None, and without it.
 
         The head predicts once for both.
@@ -450,7 +451,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         else:
             unsmoothed = stage.predict_proba(rows)
 
-        def adjusted(probabilities: np.ndarray) -> np.ndarray:
+        def adjusted(probabilities: ndarray) -> ndarray:
             for adjust in self._adjustments:
                 probabilities = adjust(probabilities, unsmoothed, fitted.evidence)
             if predicted is not nodes:
@@ -507,7 +508,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def predict(
         self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
-    ) -> np.ndarray:
+    ) -> ndarray:
         """Return the label of every target node that suits the metric, by default the likeliest.
 
         Labels are numbered as in this graph. Where classes have names and the graph does not know
@@ -635,13 +636,13 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     # -- inside
 
-    def task(self, inputs: Inputs, cutoff: int, soft: np.ndarray | None = None) -> Task:
+    def task(self, inputs: Inputs, cutoff: int, soft: ndarray | None = None) -> Task:
         """Return the inputs of the fitted head; `soft` are its `soft_labels`, by default new."""
         if soft is None:
             soft = self.soft_labels(inputs, cutoff)
         return self._stage_task(self.require_fitted().stages[-1], inputs, cutoff, soft)
 
-    def soft_labels(self, inputs: Inputs, cutoff: int) -> np.ndarray | None:
+    def soft_labels(self, inputs: Inputs, cutoff: int) -> ndarray | None:
         """Return the soft labels of earlier stages, inputs of the last; None without stages."""
         fitted = self.require_fitted()
         soft = None
@@ -703,7 +704,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 )
         return tuple(stages)
 
-    def _row_weight(self, context: RowContext, weight: np.ndarray | None) -> np.ndarray | None:
+    def _row_weight(self, context: RowContext, weight: ndarray | None) -> ndarray | None:
         """Multiply the weights of the training rows by those of the method's parts."""
         for part in self._method.parts:
             if part.row_weight is not None:
@@ -811,7 +812,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             head.set_alignment(align_layer(alignments[0].name, view, table=table))
 
     def _fit_task(
-        self, inputs: Inputs, cutoff: int, rows: RowIndex, soft: np.ndarray | None
+        self, inputs: Inputs, cutoff: int, rows: RowIndex, soft: ndarray | None
     ) -> tuple[Task, list[Scale]]:
         """Return the inputs of a training, scaled by its training rows, and the scales."""
         if self._reads_graph:
@@ -827,9 +828,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         scaled = inputs.engine.loaded([*_scaled(loaded[:count], scales), *loaded[count:]])
         return HopTask(scaled[:count], scaled[count:]), scales
 
-    def _stage_task(
-        self, stage: Stage, inputs: Inputs, cutoff: int, soft: np.ndarray | None
-    ) -> Task:
+    def _stage_task(self, stage: Stage, inputs: Inputs, cutoff: int, soft: ndarray | None) -> Task:
         """Return the inputs of a fitted stage; refuse a graph unlike the one of the fit."""
         self._align(stage.head, inputs, cutoff)
         if self._reads_graph:
@@ -870,7 +869,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _smoothing_base(
         self, stage: Stage, inputs: Inputs, cutoff: int, choices: Sequence[Smoothing]
-    ) -> np.ndarray:
+    ) -> ndarray:
         """Return the probabilities that smoothing starts from, zeros for nodes without any [N, Y].
 
         Without a correction, labelled nodes spread their labels and need no prediction.
@@ -887,12 +886,12 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _smoothed(
         self,
-        base: np.ndarray,
+        base: ndarray,
         inputs: Inputs,
         cutoff: int,
         choices: Sequence[Smoothing],
         rows: RowIndex,
-    ) -> list[np.ndarray]:
+    ) -> list[ndarray]:
         """Return probabilities of some rows after every smoothing, with labels before `cutoff`."""
         graph = inputs.graph.masked(cutoff)
         paths = smoothing_paths(graph, self._method.edge_weighting, inputs.engine)
@@ -901,7 +900,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         return [probabilities[nodes] for probabilities in smoothed]
 
 
-def _product(factor: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+def _product(factor: ndarray, weight: ndarray | None) -> ndarray:
     """Multiply weights, None for weights of 1."""
     return factor if weight is None else factor * weight
 
@@ -922,7 +921,7 @@ def _widths(task: Task) -> tuple[list[int], list[int]]:
     return task.in_channels, task.label_channels
 
 
-def _read(task: Task, rows: RowIndex) -> np.ndarray:
+def _read(task: Task, rows: RowIndex) -> ndarray:
     """Return all that a model reads of some rows; of a graph, two hops of features."""
     if not isinstance(task, GraphTask):
         return matrix(task, rows)
@@ -931,7 +930,7 @@ def _read(task: Task, rows: RowIndex) -> np.ndarray:
     return torch.cat([task.x, first, task.propagation(first)], 1).numpy()[rows]
 
 
-def _features_of(inputs: Inputs) -> np.ndarray:
+def _features_of(inputs: Inputs) -> ndarray:
     if inputs.graph.x is None:
         raise InputError("the graph has no features; use a model that takes hops as input.")
     return np.asarray(inputs.graph.x, np.float32)
@@ -942,7 +941,7 @@ def _split_for_validation(view: TemporalGraph) -> Split:
     return split_rows(view, valid=_num_validation_periods(view.time[view.label >= 0]))
 
 
-def _num_validation_periods(time: np.ndarray) -> int:
+def _num_validation_periods(time: ndarray) -> int:
     """Return how many of the last labelled periods hold a tenth of the labels, but not all.
 
     Fewer are too noisy; with more, the choice suits a model that has learned from much less than

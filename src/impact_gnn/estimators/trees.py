@@ -9,6 +9,7 @@ from typing import Any
 
 import lightgbm
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn.checks import InputError
 from impact_gnn.engines.hop import position_blocks
@@ -58,7 +59,7 @@ class TreesHead(Head):
         if stopping.metric == "accuracy":
             stopping = replace(stopping, metric="log-loss")
 
-        def evaluate(raw: np.ndarray, data: lightgbm.Dataset) -> tuple[str, float, bool]:
+        def evaluate(raw: ndarray, data: lightgbm.Dataset) -> tuple[str, float, bool]:
             probabilities = stopping.without_class_weights(raw)
             return stopping.metric, stopping.finer(probabilities, label[valid]), True
 
@@ -77,22 +78,22 @@ class TreesHead(Head):
         self.rounds = max(self.booster.best_iteration, 1)
         self.valid_score = self.validation_score(task, lesson, valid)
 
-    def probabilities(self, task: Task, rows: np.ndarray) -> np.ndarray:
+    def probabilities(self, task: Task, rows: ndarray) -> ndarray:
         assert self.booster is not None
         result = np.empty((len(rows), self.shape.num_labels), np.float32)
         for block in position_blocks(len(rows)):  # hops may be in files, and larger than memory
             result[block] = self.booster.predict(matrix(task, rows[block]), num_threads=1)
         return result
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, ndarray]:
         assert self.booster is not None
         text = self.booster.model_to_string(num_iteration=self.rounds)
         return {"trees": np.frombuffer(text.encode(), np.uint8)}
 
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def restore(self, arrays: Mapping[str, ndarray]) -> None:
         self.booster = lightgbm.Booster(model_str=arrays["trees"].tobytes().decode())
 
-    def _subsample(self, rows: np.ndarray) -> np.ndarray:
+    def _subsample(self, rows: ndarray) -> ndarray:
         """Return the rows, or a random sample of the maximum size."""
         if len(rows) <= ROWS:
             return rows

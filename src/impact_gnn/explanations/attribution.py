@@ -31,6 +31,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 from torch import Tensor
 
 from impact_gnn.checks import InputError, listing
@@ -145,7 +146,7 @@ class Explainer:
         *,
         cutoff: int | str | None = None,
         inputs: dict[bool, Inputs] | None = None,
-        probabilities: Sequence[np.ndarray] = (),
+        probabilities: Sequence[ndarray] = (),
         engine: Engine | None = None,
     ) -> None:
         self.model = Ensemble.of(model)
@@ -351,7 +352,7 @@ class _Member:
     weight: float
     inputs: Inputs
     cutoff: int
-    probabilities: np.ndarray
+    probabilities: ndarray
     _fields: dict[tuple[int, bool], ReceptiveField] = field(default_factory=dict)
 
     @property
@@ -373,17 +374,17 @@ class _Member:
         return self.pipeline.task(self.inputs, self.cutoff, self.soft_labels)
 
     @cached_property
-    def soft_labels(self) -> np.ndarray | None:
+    def soft_labels(self) -> ndarray | None:
         """Probabilities of the rows by earlier stages [rows, Y], None without stages."""
         return self.pipeline.soft_labels(self.inputs, self.cutoff)
 
     @cached_property
-    def known_label(self) -> np.ndarray:
+    def known_label(self) -> ndarray:
         """The labels [N] before the cutoff, -1 for others."""
         return self.inputs.graph.masked(self.cutoff).label
 
     @cached_property
-    def input_label(self) -> np.ndarray:
+    def input_label(self) -> ndarray:
         """What label hops read: the known labels [N], or probabilities of earlier stages [N, Y]."""
         if self.soft_labels is None:
             return self.known_label
@@ -420,7 +421,7 @@ class _Member:
         return list(zip(self.blocks, hops, strict=True))
 
     @cached_property
-    def mean_row(self) -> np.ndarray:
+    def mean_row(self) -> ndarray:
         """The mean of the labelled rows [columns]; hops were scaled to a mean of 0."""
         # Rows whose label is known; only label hops have a mean other than 0.
         row_index = np.flatnonzero(self.known_label[self.inputs.row_nodes] >= 0)
@@ -430,7 +431,7 @@ class _Member:
             means.append(labelled.mean(0, dtype=np.float64))
         return np.concatenate(means)
 
-    def row_index(self, node_index: int) -> np.ndarray:
+    def row_index(self, node_index: int) -> ndarray:
         """The row of the task that belongs to a node, as an array of length 1."""
         # Rows of the task are in the order of node positions.
         return np.searchsorted(self.pipeline.nodes_of(self.inputs), [node_index])
@@ -488,7 +489,7 @@ class _Member:
             slope = (p - q) / log_odds
         return MemberExplanation(voice, inputs, self.weight * slope)
 
-    def _predict_row(self, node_index: int) -> np.ndarray:
+    def _predict_row(self, node_index: int) -> ndarray:
         return self.fitted.head.predict_proba(self.task, self.row_index(node_index))[0]
 
     def _split_row(self, question: Question) -> tuple[list[InputContribution], float]:
@@ -546,7 +547,7 @@ class _Member:
         for block in self.blocks:
             # A block without a path takes all nodes that are left.
             index = np.flatnonzero(remaining)
-            weights: np.ndarray = np.empty(0)
+            weights: ndarray = np.empty(0)
             if block.path is not None:
                 index, weights = self.receptive_field(question.node_index).sources(block)
                 # Nodes of a nearer block are not counted again.
@@ -575,9 +576,9 @@ class _Member:
     def _features(
         self,
         block: Block,
-        contributions: np.ndarray,
-        values: np.ndarray,
-        usual: np.ndarray,
+        contributions: ndarray,
+        values: ndarray,
+        usual: ndarray,
         scale: Scale | None,
     ) -> list[Feature]:
         """Describe the columns of a block, with the values of a row and their means.
@@ -601,7 +602,7 @@ class _Member:
             features.append(feature)
         return features
 
-    def _node_values(self, block: Block, node_index: int, index: np.ndarray) -> np.ndarray:
+    def _node_values(self, block: Block, node_index: int, index: ndarray) -> ndarray:
         """Return what a block reads of nodes: features, probabilities, or one-hot labels."""
         if not block.labels:
             x = self.inputs.graph.nodes[block.kind].x
@@ -617,7 +618,7 @@ class _Member:
 
     def predict_changed(
         self, question: Question, without: TypedNode | None = None, plain: bool = False
-    ) -> np.ndarray:
+    ) -> ndarray:
         """Return probabilities [num_labels] if a node had no edges, or with plain weights."""
         node_index = question.node_index
         row_index = self.row_index(node_index)
@@ -650,11 +651,11 @@ class _Member:
         return HopTask(rows[:count], rows[count:])
 
 
-def _rows(*columns: np.ndarray) -> list[Any]:
+def _rows(*columns: ndarray) -> list[Any]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _block_rows(block: Block, hop: Hop, values: np.ndarray, row_index: np.ndarray) -> np.ndarray:
+def _block_rows(block: Block, hop: Hop, values: ndarray, row_index: ndarray) -> ndarray:
     """Return what the model reads of a row if the engine had computed one of `values` there."""
     values = values.astype(np.float32)
     if block.labels:  # the receptive field leaves out the own label already

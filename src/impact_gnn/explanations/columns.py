@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor
 
 from impact_gnn.checks import InputError
@@ -33,15 +34,15 @@ class Question(NamedTuple):
         """Subtract the runner-up's value from the label's; classes are the last axis."""
         return values[..., self.label] - values[..., self.runner_up]
 
-    def log_odds(self, probabilities: np.ndarray) -> Any:
+    def log_odds(self, probabilities: ndarray) -> Any:
         """Return the log-odds of the label against the runner-up."""
         floored = np.maximum(probabilities, TINY, dtype=np.float64)
         return self.difference(np.log(floored))
 
 
 def split_columns(
-    head: Head, row: np.ndarray, mean: np.ndarray, question: Question
-) -> tuple[np.ndarray, np.ndarray | None, float]:
+    head: Head, row: ndarray, mean: ndarray, question: Question
+) -> tuple[ndarray, ndarray | None, float]:
     """Split the log-odds of a row over its columns.
 
     Returns their contributions, their slopes (None for trees), and the error of the sum.
@@ -78,7 +79,7 @@ def split_columns(
 
 def mean_slopes(
     log_odds: Callable[[Tensor], Tensor], x: Tensor, mean: Tensor, steps: int
-) -> tuple[np.ndarray, float]:
+) -> tuple[ndarray, float]:
     """Return the mean gradient on the line from the mean to x, and the error of the integral."""
     # Squares of the midpoints: steps are short near the mean.
     middle = (np.arange(steps) + 0.5) / steps
@@ -95,7 +96,7 @@ def mean_slopes(
     return slopes.cpu().numpy(), total - explained
 
 
-def share_by_side(weights: np.ndarray, offsets: np.ndarray, distance: np.ndarray) -> np.ndarray:
+def share_by_side(weights: ndarray, offsets: ndarray, distance: ndarray) -> ndarray:
     """Return shares [nodes, columns] of the nodes on the same side of the mean as the row.
 
     Shares of a column sum to 1; where no node is on that side, they are the weights.

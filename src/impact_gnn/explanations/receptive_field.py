@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import methods
 from impact_gnn.engines.engine import time_table
@@ -107,13 +108,11 @@ class ReceptiveField:
     ends: Weighting | None
     weighted: Walk
     plain: Walk
-    label: np.ndarray
-    visible: dict[str, np.ndarray | None]
+    label: ndarray
+    visible: dict[str, ndarray | None]
 
     @classmethod
-    def of(
-        cls, inputs: Inputs, method: Method, node_index: int, label: np.ndarray
-    ) -> ReceptiveField:
+    def of(cls, inputs: Inputs, method: Method, node_index: int, label: ndarray) -> ReceptiveField:
         """Build the field of a target node, when these labels are known.
 
         On snapshots, those of earlier periods are visible to the node.
@@ -121,7 +120,7 @@ class ReceptiveField:
         graph = inputs.graph
         run = inputs.snapshot_run(method, node_index)
         snapshot = inputs.snapshot(graph, method, run, np.array([node_index]))
-        visible: dict[str, np.ndarray | None] = dict.fromkeys(graph.nodes)
+        visible: dict[str, ndarray | None] = dict.fromkeys(graph.nodes)
         if snapshot.is_smaller_graph:
             visible.update(graph.positions_upto(int(graph.times[snapshot.period])))
         return cls(
@@ -135,9 +134,7 @@ class ReceptiveField:
             visible=visible,
         )
 
-    def sources(
-        self, block: Block, without: TypedNode | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def sources(self, block: Block, without: TypedNode | None = None) -> tuple[ndarray, ndarray]:
         """Return the indices and weights of the nodes that a block reads.
 
         With `without`, weights are those of a graph in which that node has no edges.
@@ -151,8 +148,8 @@ class ReceptiveField:
         start = self.node_index
         if visible is not None:
             start = int(np.searchsorted(visible, start))
-        index: np.ndarray = np.array([start])
-        weight: np.ndarray = np.ones(1)
+        index: ndarray = np.array([start])
+        weight: ndarray = np.ones(1)
         # from the node backwards: the last relation of a path first
         for k, triple in reversed(list(enumerate(block.path or ()))):
             # The first hop (k = 0) may have its own weighting.
@@ -192,7 +189,7 @@ class ReceptiveField:
             weight = weight / (weight.sum() or 1.0)
         return index[weight > 0], weight[weight > 0]
 
-    def _node_index(self, kind: str, snapshot_index: np.ndarray) -> np.ndarray:
+    def _node_index(self, kind: str, snapshot_index: ndarray) -> ndarray:
         visible = self.visible[kind]
         return snapshot_index if visible is None else visible[snapshot_index]
 

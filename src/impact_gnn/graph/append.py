@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _files, _native
 from impact_gnn.encoding import Columns
@@ -31,14 +32,14 @@ class NewNodes:
     """Nodes of one type to append: an array for each that the saved type has, or raw columns."""
 
     num_nodes: int
-    arrays: Mapping[str, np.ndarray]
+    arrays: Mapping[str, ndarray]
     columns: Columns | None = None
 
 
 def append(
     directory: Path,
     nodes: Mapping[str, NewNodes],
-    edges: Mapping[Triple, Mapping[str, np.ndarray]],
+    edges: Mapping[Triple, Mapping[str, ndarray]],
     *,
     num_labels: int,
     label_names: Sequence[Any] | None,
@@ -81,7 +82,7 @@ class _Update:
         manifest = _files.read_description(path, storage.FORMAT, storage.VERSION)
         object.__setattr__(self, "manifest", manifest)
 
-    def append_rows(self, name: str, rows: np.ndarray) -> None:
+    def append_rows(self, name: str, rows: ndarray) -> None:
         """Append rows to an array, in its place unless its values become wider."""
         entry = self.manifest["arrays"][name]
         dtype = np.dtype(entry["dtype"])
@@ -130,7 +131,7 @@ class _Update:
             self._replace(f"{entry['folder']}/{borders}.npy", csr.indptr)
             self._replace(f"{entry['folder']}/{places}.npy", csr.indices)
 
-    def _replace(self, name: str, values: np.ndarray) -> None:
+    def _replace(self, name: str, values: ndarray) -> None:
         """Write an array to a file of another name than the present one."""
         entry = self.manifest["arrays"].get(name)
         file = name

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy import ndarray
 from scipy.sparse import csr_array
 
 from impact_gnn import _native, checks
@@ -22,9 +23,9 @@ class CSR:
     kernels trust that rows and sources point inside.
     """
 
-    indptr: np.ndarray
-    indices: np.ndarray
-    weight: np.ndarray | None
+    indptr: ndarray
+    indices: ndarray
+    weight: ndarray | None
     num_sources: int
 
     @property
@@ -35,7 +36,7 @@ class CSR:
     def num_edges(self) -> int:
         return len(self.indices)
 
-    def take(self, rows: np.ndarray) -> CSR:
+    def take(self, rows: ndarray) -> CSR:
         """The edges into the targets `rows` only, in that order."""
         # Edges of every requested row.
         begin = self.indptr[rows]
@@ -46,7 +47,7 @@ class CSR:
         return CSR(indptr, self.indices[place], weight, self.num_sources)
 
     @property
-    def target(self) -> np.ndarray:
+    def target(self) -> ndarray:
         """The target of every edge [E], which is its row."""
         rows = np.arange(self.num_targets, dtype=index_type(self.num_targets))
         return np.repeat(rows, np.diff(self.indptr))
@@ -61,11 +62,11 @@ class EdgesByNode:
     """Positions of edges by the node at one end: a CSR of the first edges, later ones sorted."""
 
     csr: CSR
-    later_nodes: np.ndarray
-    later_edges: np.ndarray
+    later_nodes: ndarray
+    later_edges: ndarray
 
     @classmethod
-    def of(cls, ends: np.ndarray, num_nodes: int, csr: CSR | None = None) -> EdgesByNode:
+    def of(cls, ends: ndarray, num_nodes: int, csr: CSR | None = None) -> EdgesByNode:
         """Group the edges with these ends [E]; `csr` is that of the first nodes and edges.
 
         Examples:
@@ -83,7 +84,7 @@ class EdgesByNode:
         places = (order + csr.num_edges).astype(index_type(len(ends)))
         return cls(csr, later[order], places)
 
-    def at(self, nodes: np.ndarray) -> np.ndarray:
+    def at(self, nodes: ndarray) -> ndarray:
         """Return the positions of all edges at some nodes."""
         # Nodes that were appended later have no row in the CSR.
         first = self.csr.take(nodes[nodes < self.csr.num_targets]).indices
@@ -94,7 +95,7 @@ class EdgesByNode:
         return np.append(first, self.later_edges[place])
 
 
-def joined_ranges(begin: np.ndarray, size: np.ndarray) -> np.ndarray:
+def joined_ranges(begin: ndarray, size: ndarray) -> ndarray:
     """Positions begin[k] .. begin[k] + size[k] − 1 for every k, one range behind the other.
 
     Examples:
@@ -171,8 +172,8 @@ def merged(csr: CSR) -> CSR:
 
 
 def earliest(
-    csr: CSR, edge_index: np.ndarray, time: np.ndarray, rows: tuple[int, int] | None = None
-) -> np.ndarray:
+    csr: CSR, edge_index: ndarray, time: ndarray, rows: tuple[int, int] | None = None
+) -> ndarray:
     """The earliest time of the edges that `merged` made one of, for the edges into `rows`.
 
     Args:
@@ -197,7 +198,7 @@ def earliest(
     return out
 
 
-def _edge_ends(name: str, value: Any, size: int) -> np.ndarray:
+def _edge_ends(name: str, value: Any, size: int) -> ndarray:
     out = checks.array(name, value)
     if out.ndim != 1 or out.dtype.kind not in "iu":
         raise InputError(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn.checks import InputError, listing
 from impact_gnn.graph.parts import Nodes, Relation
@@ -16,8 +17,8 @@ from impact_gnn.graph.temporal import TemporalGraph
 
 
 def neighbourhood(
-    graph: TemporalGraph, nodes: np.ndarray, *, steps: int, both_ways: bool
-) -> tuple[TemporalGraph, np.ndarray]:
+    graph: TemporalGraph, nodes: ndarray, *, steps: int, both_ways: bool
+) -> tuple[TemporalGraph, ndarray]:
     """Return the graph that some target nodes reach within `steps`, and their positions in it.
 
     All edges into a node are there (with `both_ways` all edges at it) unless it is `steps` away.
@@ -71,7 +72,7 @@ def neighbourhood(
     return part, np.searchsorted(positions[graph.target], nodes)
 
 
-def _taken(nodes: Nodes, positions: np.ndarray) -> Nodes:
+def _taken(nodes: Nodes, positions: ndarray) -> Nodes:
     """Return the nodes at some positions; raw columns without the rest of their table."""
     taken = nodes.take(positions)
     if nodes.columns is None:
@@ -79,7 +80,7 @@ def _taken(nodes: Nodes, positions: np.ndarray) -> Nodes:
     return replace(taken, features=nodes.columns.copied(positions))
 
 
-def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence[Any]) -> Relation:
+def _selected(relation: Relation, edges: Sequence[ndarray], numbers: Sequence[Any]) -> Relation:
     """Return the edges at some positions, each once and in their order, with new node numbers."""
     place = np.concatenate([np.empty(0, np.int64), *edges])
     place.sort()
@@ -91,7 +92,7 @@ def _selected(relation: Relation, edges: Sequence[np.ndarray], numbers: Sequence
     return relation.selected(np.stack([new_source, new_target]), place)
 
 
-def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -> np.ndarray:
+def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -> ndarray:
     """Return the positions of nodes among those of their type, by default the target type.
 
     Ids are those of the user, or positions where the nodes have none; 7 and "7" are one id.

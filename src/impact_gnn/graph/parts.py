@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError, listing
@@ -32,17 +33,17 @@ class Nodes:
     """The nodes of one type; all but the number may be missing. `ids` are the user's names."""
 
     num_nodes: int
-    features: np.ndarray | Columns | None = None  # numbers, or raw columns
-    y: np.ndarray | None = None
-    time: np.ndarray | None = None
-    ids: np.ndarray | None = None
+    features: ndarray | Columns | None = None  # numbers, or raw columns
+    y: ndarray | None = None
+    time: ndarray | None = None
+    ids: ndarray | None = None
     # mask of the nodes before the cutoff of a view, by which features are encoded
-    known: np.ndarray | None = None
+    known: ndarray | None = None
     ready: bool = False  # features have been encoded
     # the exact time within the period `time`, in days if it is a date; None where that is all
-    timestamp: np.ndarray | None = None
+    timestamp: ndarray | None = None
     # positions of the encoded features that are numbers, not categories or words
-    numbers: np.ndarray | None = None
+    numbers: ndarray | None = None
 
     def __post_init__(self) -> None:
         _make_read_only(self, ["features", "y", "time", "ids", "timestamp", "numbers"])
@@ -97,7 +98,7 @@ class Nodes:
         return cls(count, features=x, y=y, time=time, ids=ids, timestamp=timestamp)
 
     @property
-    def x(self) -> np.ndarray | None:
+    def x(self) -> ndarray | None:
         """Features as numbers; raw columns are encoded by the nodes before the view's cutoff."""
         if isinstance(self.features, Columns):
             return self.features.x if self.num_features else None
@@ -140,7 +141,7 @@ class Nodes:
             x = fitted.encode(self.features)
         return replace(self, features=x, ready=True, numbers=fitted.number_positions)
 
-    def take(self, keep: np.ndarray) -> Nodes:
+    def take(self, keep: ndarray) -> Nodes:
         """The nodes at positions `keep`, remembering where they came from in `ids`."""
         features = self.features
         if isinstance(features, Columns):
@@ -155,7 +156,7 @@ class Nodes:
                 parts[name] = values[keep]
         return replace(self, num_nodes=len(keep), features=features, **parts)
 
-    def renumbered(self, keep: np.ndarray | None) -> np.ndarray | None:
+    def renumbered(self, keep: ndarray | None) -> ndarray | None:
         """For every node its position among those at `keep`, −1 for others; None keeps all."""
         if keep is None:
             return None
@@ -163,7 +164,7 @@ class Nodes:
         number[keep] = np.arange(len(keep), dtype=number.dtype)
         return number
 
-    def masked(self, cutoff: int, known: np.ndarray | None) -> Nodes:
+    def masked(self, cutoff: int, known: ndarray | None) -> Nodes:
         """The same without labels from the cutoff on; `known` rows fit the encoder (None: all)."""
         y = self.y
         features = self.features
@@ -183,9 +184,9 @@ class Relation:
     nodes are.
     """
 
-    edge_index: np.ndarray
-    weight: np.ndarray | None = None
-    time: np.ndarray | None = None
+    edge_index: ndarray
+    weight: ndarray | None = None
+    time: ndarray | None = None
 
     def __post_init__(self) -> None:
         _make_read_only(self, storage.EDGE_ARRAYS)
@@ -232,7 +233,7 @@ class Relation:
     def num_edges(self) -> int:
         return self.edge_index.shape[1]
 
-    def selected(self, edge_index: np.ndarray, place: np.ndarray) -> Relation:
+    def selected(self, edge_index: ndarray, place: ndarray) -> Relation:
         """The edges at the positions `place`, with new numbers of their nodes."""
         weight = None if self.weight is None else self.weight[place]
         time = None if self.time is None else self.time[place]
@@ -241,9 +242,9 @@ class Relation:
     def upto(
         self,
         t: int,
-        numbers: Sequence[np.ndarray | None],
+        numbers: Sequence[ndarray | None],
         part: slice = slice(None),
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[ndarray, ndarray]:
         """Return the edges of `part` up to time `t` with new node `numbers`, and their places."""
         ends = [
             row[part] if new is None else new[row[part]]
@@ -259,9 +260,9 @@ class Relation:
     def before(
         self,
         cutoff: int,
-        times: Sequence[np.ndarray | None],
+        times: Sequence[ndarray | None],
         part: slice = slice(None),
-    ) -> np.ndarray:
+    ) -> ndarray:
         """Mask of the edges of `part` before `cutoff`, by their own times and their ends'."""
         there = np.ones(self.edge_index[0, part].shape, bool)
         if self.time is not None:
@@ -321,7 +322,7 @@ def classes(
 
 def _check_label_names(label_names: Sequence[Any], num_labels: int | None) -> int:
     """Return the number of names; refuse names that do not stand for that many classes."""
-    is_vector = isinstance(label_names, np.ndarray) and label_names.ndim == 1
+    is_vector = isinstance(label_names, ndarray) and label_names.ndim == 1
     if not is_vector and not isinstance(label_names, list | tuple):
         raise InputError(
             f"label_names is a {type(label_names).__name__}; pass a list with one name per class."
@@ -360,7 +361,7 @@ def _make_read_only(part: Nodes | Relation, names: Iterable[str]) -> None:
     """Replace arrays of a new part by read-only views; the user's own stay writable."""
     for name in names:
         values = getattr(part, name)
-        if isinstance(values, np.ndarray):
+        if isinstance(values, ndarray):
             view = values.view()
             view.flags.writeable = False
             object.__setattr__(part, name, view)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn.checks import MAX_PERIODS, InputError, quoted
 from impact_gnn.encoding.moments import parse
@@ -62,7 +63,7 @@ class Periods:
     # number of the first bin: beyond all values, so that none is taken for the other
     first: int = 0
 
-    def of(self, values: np.ndarray) -> np.ndarray:
+    def of(self, values: ndarray) -> ndarray:
         """The period of every value."""
         if self.unit in MONTHS:
             # Months since year 0.
@@ -151,8 +152,8 @@ class Periods:
 
 
 def choose(
-    values: np.ndarray,
-    labelled: np.ndarray | None,
+    values: ndarray,
+    labelled: ndarray | None,
     rule: str | int | Periods | None = "auto",
     cutoff: Any = None,
 ) -> tuple[Periods | None, str]:
@@ -223,7 +224,7 @@ def choose(
     return periods, f"{distinct:,} distinct times in {len(starts)} periods of about equal size"
 
 
-def _beyond(number: np.ndarray) -> int:
+def _beyond(number: ndarray) -> int:
     """A power of ten above all values, so that bin numbers cannot be taken for times."""
     num_digits = len(str(int(np.abs(number).max())))
     return 10 ** (num_digits + 1)
@@ -274,10 +275,10 @@ class _End:
     """Where labels end when times are put into `periods`, and no cutoff is given."""
 
     is_within: bool  # whether labels end within a period, so that it cannot be used
-    past: np.ndarray  # mask of the labelled nodes before the cutoff that labels imply
+    past: ndarray  # mask of the labelled nodes before the cutoff that labels imply
 
     @classmethod
-    def of(cls, number: np.ndarray, known: np.ndarray, periods: np.ndarray) -> _End:
+    def of(cls, number: ndarray, known: ndarray, periods: ndarray) -> _End:
         # The last known label, and the period in which it lies.
         last_label = number[known].max()
         last = periods[known].max()
@@ -293,7 +294,7 @@ class _End:
 
 
 def _calendar(
-    number: np.ndarray, known: np.ndarray, cut: float | None
+    number: ndarray, known: ndarray, cut: float | None
 ) -> tuple[str | None, float | None]:
     """The calendar unit whose labelled periods are nearest to a dozen, and a border within one.
 
@@ -333,11 +334,11 @@ def _calendar(
     return unit, cut
 
 
-def _first_target(number: np.ndarray, known: np.ndarray) -> float:
+def _first_target(number: ndarray, known: ndarray) -> float:
     return float(number[number > number[known].max()].min())
 
 
-def _split(number: np.ndarray, known: np.ndarray, unit: str, border: float) -> Periods:
+def _split(number: ndarray, known: ndarray, unit: str, border: float) -> Periods:
     """Calendar periods, one of them cut in two; the part before the border is not left thin."""
     calendar = Periods(unit)
     every = np.unique(calendar.of(number.astype("M8[us]")))
@@ -356,9 +357,7 @@ def _split(number: np.ndarray, known: np.ndarray, unit: str, border: float) -> P
     )
 
 
-def _starts(
-    number: np.ndarray, known: np.ndarray, count: int | None, cut: float | None
-) -> np.ndarray:
+def _starts(number: ndarray, known: ndarray, count: int | None, cut: float | None) -> ndarray:
     """First values of bins of about equal counts, with a border at `cut` or where labels end."""
     if cut is None:
         # The most bins, down from a dozen, that have enough labels before the last one.
@@ -387,7 +386,7 @@ def _starts(
     return np.unique(np.r_[early, cut, late])
 
 
-def _quantiles(number: np.ndarray, count: int) -> np.ndarray:
+def _quantiles(number: ndarray, count: int) -> ndarray:
     """`count` values that have about as many values between them; they are values themselves."""
     ordered = np.sort(number)
     return ordered[np.arange(count) * len(ordered) // count]

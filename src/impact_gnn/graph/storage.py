@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _files
 from impact_gnn._codec import decode
@@ -67,7 +67,7 @@ class Writer:
         self,
         kind: str,
         num_nodes: int,
-        arrays: Mapping[str, np.ndarray | None],
+        arrays: Mapping[str, ndarray | None],
         columns: Columns | None = None,
     ) -> Path:
         """Add a node type with those of its arrays that are not None, and its raw columns."""
@@ -85,7 +85,7 @@ class Writer:
     def relation(
         self,
         triple: tuple[str, str, str],
-        arrays: Mapping[str, np.ndarray | None],
+        arrays: Mapping[str, ndarray | None],
     ) -> Path:
         """Add a relation with those of its arrays that are not None."""
         name = f"edges/{_folder_name(self.manifest['relations'], triple[1])}"
@@ -96,7 +96,7 @@ class Writer:
             arrays = {**arrays, "edge_index": edge_index.T}
         return self._save_arrays(name, arrays)
 
-    def _save_arrays(self, folder_name: str, arrays: Mapping[str, np.ndarray | None]) -> Path:
+    def _save_arrays(self, folder_name: str, arrays: Mapping[str, ndarray | None]) -> Path:
         folder = self.directory / folder_name
         for name, values in arrays.items():
             if values is not None:
@@ -151,7 +151,7 @@ def array_entry(file: Path) -> dict[str, Any]:
     }
 
 
-def _is_unchanged(values: np.ndarray, entry: dict[str, Any]) -> bool:
+def _is_unchanged(values: ndarray, entry: dict[str, Any]) -> bool:
     """Tell whether the rows that the manifest lists are as they were written."""
     # Every update has its own checksum; rows before it are not read again when it is written.
     begin = 0
@@ -244,7 +244,7 @@ def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str,
     }
 
 
-def _read_arrays(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, np.ndarray]:
+def _read_arrays(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str, ndarray]:
     """Map the arrays that the manifest lists, by their names."""
     arrays = {}
     for name, entry in manifest["arrays"].items():
@@ -266,7 +266,7 @@ def _read_arrays(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str
 def _read_nodes(
     root: Path,
     manifest: dict[str, Any],
-    arrays: dict[str, np.ndarray],
+    arrays: dict[str, ndarray],
     verify: bool,
 ) -> dict[str, dict[str, Any]]:
     """The arrays and raw columns of every node type."""
@@ -289,7 +289,7 @@ def _has_changed(path: Path) -> InputError:
 
 def _arrays_in(
     folder: str,
-    arrays: dict[str, np.ndarray],
+    arrays: dict[str, ndarray],
     names: tuple[str, ...],
 ) -> dict[str, Any]:
     paths = {name: f"{folder}/{name}.npy" for name in names}

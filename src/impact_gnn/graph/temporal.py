@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -191,36 +192,36 @@ class TemporalGraph:
         return self.nodes[self.target]
 
     @property
-    def x(self) -> np.ndarray | None:
+    def x(self) -> ndarray | None:
         """Features of the target type [N, f]."""
         return self.target_nodes.x
 
     @property
-    def y(self) -> np.ndarray | None:
+    def y(self) -> ndarray | None:
         """Labels of the target type [N], −1 unknown."""
         return self.target_nodes.y
 
     @property
-    def label(self) -> np.ndarray:
+    def label(self) -> ndarray:
         """`y` of a graph that has labels, as every view does."""
         assert self.y is not None
         return self.y
 
     @property
-    def time(self) -> np.ndarray:
+    def time(self) -> ndarray:
         """Times of the target type [N]."""
         time = self.target_nodes.time
         assert time is not None  # checked on entry
         return time
 
     @property
-    def timestamp(self) -> np.ndarray:
+    def timestamp(self) -> ndarray:
         """Exact times of the target type [N] (days if they are dates); `time` without such."""
         timestamp = self.target_nodes.timestamp
         return self.time.astype(np.float64) if timestamp is None else timestamp
 
     @property
-    def ids(self) -> np.ndarray:
+    def ids(self) -> ndarray:
         """The user's names of the target nodes; their positions where none were given."""
         ids = self.target_nodes.ids
         return np.arange(self.num_nodes) if ids is None else ids
@@ -245,17 +246,17 @@ class TemporalGraph:
         )
 
     @property
-    def edge_index(self) -> np.ndarray:
+    def edge_index(self) -> ndarray:
         """Edges of a homogeneous graph [2, E]."""
         return self._only().edge_index
 
     @property
-    def edge_weight(self) -> np.ndarray | None:
+    def edge_weight(self) -> ndarray | None:
         """Edge weights of a homogeneous graph [E], or None."""
         return self._only().weight
 
     @property
-    def edge_time(self) -> np.ndarray | None:
+    def edge_time(self) -> ndarray | None:
         """Times of the edges of a homogeneous graph [E], or None where they are not known."""
         return self._only().time
 
@@ -266,17 +267,17 @@ class TemporalGraph:
         return Timeline.of(times)
 
     @property
-    def times(self) -> np.ndarray:
+    def times(self) -> ndarray:
         """The sorted distinct times of all types that have one."""
         return self.timeline.times
 
     @cached_property
-    def period(self) -> np.ndarray:
+    def period(self) -> ndarray:
         """For every target node the position of its time in `times`."""
         return self.period_of(self.target)
 
     @property
-    def counts(self) -> np.ndarray:
+    def counts(self) -> ndarray:
         """Nodes of the target type per time."""
         return self.timeline.counts[self.target]
 
@@ -303,7 +304,7 @@ class TemporalGraph:
                 return True
         return False
 
-    def period_of(self, kind: str) -> np.ndarray:
+    def period_of(self, kind: str) -> ndarray:
         """For every node of a timed type the position of its time in `times`."""
         time = self.nodes[kind].time
         if time is None:
@@ -453,10 +454,10 @@ class TemporalGraph:
             relations[triple] = part.selected(*part.upto(t, ends))
         return self.with_parts(nodes, relations, upto=t)
 
-    def positions_upto(self, t: int) -> dict[str, np.ndarray | None]:
+    def positions_upto(self, t: int) -> dict[str, ndarray | None]:
         """Positions of the nodes up to time `t` by type; None for types without a time."""
         t = checks.whole_number("t", t)
-        keep: dict[str, np.ndarray | None] = dict.fromkeys(self.nodes)
+        keep: dict[str, ndarray | None] = dict.fromkeys(self.nodes)
         for kind, part in self.nodes.items():
             if part.time is not None:
                 keep[kind] = np.flatnonzero(part.time <= t)
@@ -466,9 +467,7 @@ class TemporalGraph:
             )
         return keep
 
-    def numbers_upto(
-        self, t: int, keep: Mapping[str, np.ndarray | None]
-    ) -> dict[str, np.ndarray | None]:
+    def numbers_upto(self, t: int, keep: Mapping[str, ndarray | None]) -> dict[str, ndarray | None]:
         """New numbers of the nodes by type, −1 for those whose edges are left out at time `t`.
 
         `keep` holds the positions of the nodes up to `t`. None where all stay.
@@ -507,7 +506,7 @@ class TemporalGraph:
         # A class that occurs only after the cutoff would tell that it exists.
         return view.with_visible_classes() if self.cutoff is None else view
 
-    def known_before(self, kind: str, cutoff: int) -> np.ndarray | None:
+    def known_before(self, kind: str, cutoff: int) -> ndarray | None:
         """Mask of the nodes of a type before the cutoff; None if all nodes without a time are.
 
         A node without a time is dated by its edges, by their own time or that of the other end: it
@@ -528,7 +527,7 @@ class TemporalGraph:
             self._known[cutoff] = self._reached_before(cutoff)
         return self._known[cutoff][kind]
 
-    def _reached_before(self, cutoff: int) -> dict[str, np.ndarray | None]:
+    def _reached_before(self, cutoff: int) -> dict[str, ndarray | None]:
         """`known_before` of all types without a time."""
         untimed = [kind for kind, part in self.nodes.items() if part.time is None]
         sizes = [self.nodes[kind].num_nodes for kind in untimed]
@@ -536,7 +535,7 @@ class TemporalGraph:
         first = dict(zip(untimed, np.cumsum([0, *sizes]).tolist(), strict=False))
         known, comes_later = np.zeros((2, sum(sizes)), bool)
         # Edges without any time: they exist where both of their ends do.
-        links: list[np.ndarray] = []
+        links: list[ndarray] = []
         for triple, relation in self.relations.items():
             kinds = (triple[0], triple[2])
             ends = relation.edge_index
@@ -572,7 +571,7 @@ class TemporalGraph:
             )
         return self.cutoff
 
-    def targets(self, cutoff: int | str | None = None) -> np.ndarray:
+    def targets(self, cutoff: int | str | None = None) -> ndarray:
         """Mask of the nodes to predict: time at or after the cutoff (by default the view's own)."""
         cutoff = self.cutoff if cutoff is None else cutoff
         if cutoff is None:
@@ -721,7 +720,7 @@ class TemporalGraph:
         code = [known.get(class_name(name), -1) for name in self.label_names]
         return self.relabeled(code, len(names), names)
 
-    def visible_classes(self) -> np.ndarray:
+    def visible_classes(self) -> ndarray:
         """Classes that have a visible label; without names, all numbers up to the largest one."""
         visible = np.flatnonzero(np.bincount(self.label[self.label >= 0]))
         if self.label_names is None:
@@ -742,7 +741,7 @@ class TemporalGraph:
         return self.relabeled(code, len(visible), names)
 
     def relabeled(
-        self, code: Sequence[int] | np.ndarray, num_labels: int, names: Sequence[Any] | None
+        self, code: Sequence[int] | ndarray, num_labels: int, names: Sequence[Any] | None
     ) -> TemporalGraph:
         """With `code[k]` in the place of label k, and these classes."""
         part = self.target_nodes
@@ -854,8 +853,8 @@ class TemporalGraph:
 
     _csr: dict[Triple, CSR]
     _edges_at: dict[tuple[Triple, int], EdgesByNode]
-    _known: dict[int, dict[str, np.ndarray | None]]
-    _periods: dict[str, np.ndarray]
+    _known: dict[int, dict[str, ndarray | None]]
+    _periods: dict[str, ndarray]
 
 
 def _refuse_equal_names(relations: Iterable[Triple]) -> None:

@@ -6,17 +6,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
     """The distinct times of all types that have one, and by type the number of nodes per time."""
 
-    times: np.ndarray
-    counts: Mapping[str, np.ndarray]
+    times: ndarray
+    counts: Mapping[str, ndarray]
 
     @classmethod
-    def of(cls, times: Mapping[str, np.ndarray | None]) -> Timeline:
+    def of(cls, times: Mapping[str, ndarray | None]) -> Timeline:
         """Count the nodes of every type with a time."""
         distinct = {}
         for kind, time in times.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.statistics import Scale
@@ -28,7 +29,7 @@ class OutlierScale:
     """
 
     scale: Scale
-    means: np.ndarray  # of every class, after scaling; NaN for a class without labels [Y, f]
+    means: ndarray  # of every class, after scaling; NaN for a class without labels [Y, f]
     typical: float  # median distance of labelled nodes from the mean of their class
     limit: float  # score above which a node is an outlier
 
@@ -57,7 +58,7 @@ class OutlierScale:
         limit = float(np.quantile(distance, QUANTILE)) / typical
         return cls(scale, means, typical, limit)
 
-    def score(self, x: np.ndarray, nodes: np.ndarray, label: np.ndarray) -> np.ndarray:
+    def score(self, x: ndarray, nodes: ndarray, label: ndarray) -> ndarray:
         """Distances of `nodes` from their class, 1 for a typical one; `label` is of all nodes."""
         scores = np.empty(len(nodes))
         for start in range(0, len(nodes), BLOCK):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn.backtesting import FoldCheck
 from impact_gnn.backtesting.forecast import comparable_confidence, forecast
@@ -32,7 +33,7 @@ def write_predictions(
     cutoff: int | str | None = None,
     view: TemporalGraph | None = None,
     engine: Engine | None = None,
-    probability: np.ndarray | None = None,
+    probability: ndarray | None = None,
     checks: Sequence[FoldCheck] = (),
 ) -> PredictionSummary:
     r"""Write one row per target node, or per id in `nodes`, and summarize the predictions.
@@ -91,8 +92,8 @@ def write_predictions(
 
 
 def _label_columns(
-    probability: np.ndarray, order: np.ndarray, class_names: np.ndarray
-) -> dict[str, np.ndarray]:
+    probability: ndarray, order: ndarray, class_names: ndarray
+) -> dict[str, ndarray]:
     """The first labels by the order of classes [n, Y], and their probabilities."""
     columns = {}
     row = np.arange(len(probability))
@@ -105,7 +106,7 @@ def _label_columns(
     return columns
 
 
-def _set_column(in_sets: np.ndarray, order: np.ndarray, class_names: np.ndarray) -> list[str]:
+def _set_column(in_sets: ndarray, order: ndarray, class_names: ndarray) -> list[str]:
     """The classes of every set [n, Y] in the order of their probabilities."""
     # Names may contain the mark that separates them.
     names = np.array([in_set(str(name)) for name in class_names.tolist()])
@@ -121,7 +122,7 @@ def in_set(name: str) -> str:
 
 
 def _nodes_to_review(
-    graph: TemporalGraph | None, columns: dict[str, Any], nodes: np.ndarray, label: np.ndarray
+    graph: TemporalGraph | None, columns: dict[str, Any], nodes: ndarray, label: ndarray
 ) -> tuple[list[NodeToReview], list[NodeToReview]]:
     """The least certain nodes, and the largest outliers among the most certain quarter."""
     confidence = columns["probability"]
@@ -154,7 +155,7 @@ def _nodes_to_review(
     return [node(row) for row in unsure], [node(row) for row in outliers]
 
 
-def _period_names(graph: TemporalGraph, nodes: np.ndarray) -> np.ndarray:
+def _period_names(graph: TemporalGraph, nodes: ndarray) -> ndarray:
     """The names of the periods of nodes; times without names stay numbers."""
     time = graph.time[nodes]
     if graph.periods is None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import reduce
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn.alignment.center import apply_center, apply_standardize
 from impact_gnn.alignment.jjnorm import JJSums, apply_jjnorm
@@ -23,7 +24,7 @@ from impact_gnn.graph import TemporalGraph
 from impact_gnn.methods.part import HopContext
 
 
-def moments_of(hop: Hop, group: np.ndarray, num_groups: int) -> Moments:
+def moments_of(hop: Hop, group: ndarray, num_groups: int) -> Moments:
     """Compute moments of a hop's rows by group (without negative ones), in blocks of rows."""
     # Only rows that count are read: in files, the others cost as much.
     selected = np.flatnonzero(group >= 0)
@@ -49,7 +50,7 @@ def standardize(hops: list[Hop], context: HopContext) -> list[Hop]:
 
 
 def _align_by_period(
-    hops: list[Hop], context: HopContext, apply: Callable[..., np.ndarray]
+    hops: list[Hop], context: HopContext, apply: Callable[..., ndarray]
 ) -> list[Hop]:
     period = context.graph.period[context.nodes].astype(np.int32)
 
@@ -74,7 +75,7 @@ def jjnorm_jointly(hops: list[Hop], communities: Communities) -> list[Hop]:
     scale = reduce(JJSums.merge, sums).compute()
 
     def align(hop: Hop, moments: Moments) -> Hop:
-        def change(values: np.ndarray, index: np.ndarray) -> np.ndarray:
+        def change(values: ndarray, index: ndarray) -> ndarray:
             # The same groups, for the rows that are read now.
             part = replace(communities, labelled=communities.labelled[index])
             return apply_jjnorm(values, part, moments, scale)
@@ -129,7 +130,7 @@ def pny(hops: list[Hop], context: HopContext) -> list[Hop]:
         moved = pny_by(message, previous, part, weights)
         previous = message
 
-        def change(values: np.ndarray, index: np.ndarray, moved: np.ndarray = moved) -> np.ndarray:
+        def change(values: ndarray, index: ndarray, moved: ndarray = moved) -> ndarray:
             position = np.searchsorted(labelled, index)
             # [n]: the position of a row among the labelled ones, if it is one of them
             position = position.clip(max=max(len(labelled) - 1, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn.label_shift import ratio, reweighted, saerens, tempered
 from impact_gnn.methods import aligned_hops
@@ -28,7 +29,7 @@ READS_HOPS_OR_GRAPH = READS_HOPS | {ModelKind.GRAPH}
 READS_PATHS = READS_HOPS - {ModelKind.SQUASHED}
 
 
-def _recency(time: np.ndarray, label: np.ndarray, half_lives: float = 3.0) -> np.ndarray:
+def _recency(time: ndarray, label: ndarray, half_lives: float = 3.0) -> ndarray:
     """0.5^(age / half-life) of every row; age counts from the newest label.
 
     The labelled span has `half_lives` half-lives.
@@ -40,15 +41,13 @@ def _recency(time: np.ndarray, label: np.ndarray, half_lives: float = 3.0) -> np
     return 0.5 ** (age / half_life)
 
 
-def _window(time: np.ndarray, label: np.ndarray) -> np.ndarray:
+def _window(time: ndarray, label: ndarray) -> ndarray:
     """1 for rows of the last periods that hold a third of the labels, 0 for older ones."""
     labelled = time[label >= 0]
     return (time >= np.quantile(labelled, 2 / 3, method="higher")).astype(np.float64)
 
 
-def _adjust_prior(
-    probabilities: np.ndarray, unsmoothed: np.ndarray, evidence: PriorEvidence
-) -> np.ndarray:
+def _adjust_prior(probabilities: ndarray, unsmoothed: ndarray, evidence: PriorEvidence) -> ndarray:
     """Probabilities under the class prior of the targets, estimated by EM."""
     estimate = saerens(tempered(unsmoothed, evidence.temperature), evidence.prior)
     factor = ratio(estimate, evidence.prior)

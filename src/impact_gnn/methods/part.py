@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-import numpy as np
+from numpy import ndarray
 
 if TYPE_CHECKING:
     from impact_gnn.engines import Engine
@@ -68,7 +68,7 @@ class HopContext:
     """
 
     graph: TemporalGraph
-    nodes: np.ndarray
+    nodes: ndarray
     weighting: Weighting
     engine: Engine
     relation_sizes: Sequence[int]
@@ -82,11 +82,11 @@ class RowContext:
     """
 
     task: Task
-    time: np.ndarray
-    label: np.ndarray
-    train: np.ndarray
-    reference: np.ndarray
-    read: Callable[[np.ndarray], np.ndarray]
+    time: ndarray
+    label: ndarray
+    train: ndarray
+    reference: ndarray
+    read: Callable[[ndarray], ndarray]
     seed: int
 
 
@@ -98,8 +98,8 @@ class PriorEvidence:
     on the validation rows (None without such rows), whose best `temperature` is also stored.
     """
 
-    prior: np.ndarray
-    confusion: np.ndarray | None = None
+    prior: ndarray
+    confusion: ndarray | None = None
     temperature: float = 1.0
 
 
@@ -162,15 +162,15 @@ class Part:
     align: Callable[[list[Hop], HopContext], list[Hop]] | None = None
     all_nodes: bool = False
     labelled_only: bool = False
-    inputs: Callable[[TemporalGraph, np.ndarray], np.ndarray] | None = None
+    inputs: Callable[[TemporalGraph, ndarray], ndarray] | None = None
     steps: int | None = None
     input_names: Callable[[TemporalGraph], list[str]] | None = None
-    label_weight: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    row_weight: Callable[[RowContext], np.ndarray] | None = None
+    label_weight: Callable[[ndarray, ndarray], ndarray] | None = None
+    row_weight: Callable[[RowContext], ndarray] | None = None
     loss_term: Callable[[RowContext], Term | None] | None = None
     propagation: Callable[[Operator, int], Propagation] | None = None
     training: Callable[[Training], Training] | None = None
-    adjust: Callable[[np.ndarray, np.ndarray, PriorEvidence], np.ndarray] | None = None
+    adjust: Callable[[ndarray, ndarray, PriorEvidence], ndarray] | None = None
 
     @property
     def reads_whole_graph(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor, nn
 
 from impact_gnn import alignment, checks
@@ -77,7 +78,7 @@ class PNY(_Grouped):
         *,
         connectivity: Connectivity,
         degree: Tensor | None = None,
-        table: np.ndarray | None = None,
+        table: ndarray | None = None,
         exact_gradient: bool = True,
     ) -> None:
         super().__init__(label, time, target)
@@ -180,7 +181,7 @@ class Message(nn.Module):
 
 
 def align_layer(
-    name: str, graph: TemporalGraph, *, table: np.ndarray | None = None
+    name: str, graph: TemporalGraph, *, table: ndarray | None = None
 ) -> nn.Module | None:
     """Build the alignment called `name` for the nodes of a graph; None for "none".
 
@@ -201,7 +202,7 @@ def _tensors(graph: TemporalGraph) -> tuple[Tensor, Tensor, Tensor]:
     return torch.tensor(graph.y), torch.tensor(graph.time), torch.tensor(graph.targets())
 
 
-def _pny(graph: TemporalGraph, table: np.ndarray | None) -> nn.Module:
+def _pny(graph: TemporalGraph, table: ndarray | None) -> nn.Module:
     cutoff = graph.require_cutoff("pny needs")
     connectivity = relative_connectivity(
         graph.edge_index, graph.y, graph.time, num_labels=graph.num_labels, cutoff=cutoff
@@ -211,7 +212,7 @@ def _pny(graph: TemporalGraph, table: np.ndarray | None) -> nn.Module:
     return PNY(*_tensors(graph), connectivity=connectivity, degree=degree, table=table)
 
 
-Build: TypeAlias = Callable[[TemporalGraph, np.ndarray | None], nn.Module | None]
+Build: TypeAlias = Callable[[TemporalGraph, ndarray | None], nn.Module | None]
 
 ALIGNMENTS: Mapping[str, Build] = {
     "none": lambda graph, table: None,

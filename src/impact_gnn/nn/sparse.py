@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -50,7 +51,7 @@ class Propagation:
         graph: TemporalGraph,
         relation: Triple | None = None,
         *,
-        weighting: str | np.ndarray = "plain",
+        weighting: str | ndarray = "plain",
         norm: str = "mean",
         self_loop: bool = False,
     ) -> Propagation:
@@ -64,7 +65,7 @@ class Propagation:
         return self.operator.csr.num_targets
 
     @property
-    def table(self) -> np.ndarray:
+    def table(self) -> ndarray:
         """The weighting table Ω [T, T]."""
         return self.operator.table
 
@@ -97,7 +98,7 @@ class Propagation:
         return f"Propagation({self.num_nodes} nodes, {edges} edges, {operator.norm!r}{options})"
 
     @cached_property
-    def _edge_list(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _edge_list(self) -> tuple[ndarray, ndarray, ndarray]:
         """Sources, targets and weights of all edges of positive weight, self-loops included."""
         operator = self.operator
         csr = operator.edges

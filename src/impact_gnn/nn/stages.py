@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn.nn.tasks import Split
 
@@ -17,11 +18,11 @@ class Lesson:
     stage before; None for true labels only.
     """
 
-    label: np.ndarray
-    target: np.ndarray | None
-    weight: np.ndarray | None
+    label: ndarray
+    target: ndarray | None
+    weight: ndarray | None
     split: Split
-    soft: np.ndarray | None = None
+    soft: ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,11 @@ class Reliable:
 
     def lesson(
         self,
-        label: np.ndarray,
+        label: ndarray,
         split: Split,
         num_labels: int,
-        probability: np.ndarray,
-        weight: np.ndarray | None = None,
+        probability: ndarray,
+        weight: ndarray | None = None,
     ) -> Lesson:
         """Return the targets of the next stage, given the probabilities [N, C] of the last one.
 
@@ -73,8 +74,8 @@ class Reliable:
         )
 
     def soft_labels(
-        self, label: np.ndarray, rows: np.ndarray, num_labels: int, probability: np.ndarray
-    ) -> np.ndarray:
+        self, label: ndarray, rows: ndarray, num_labels: int, probability: ndarray
+    ) -> ndarray:
         """Return one-hot labels of `rows`, confident probabilities of others, else zeros."""
         soft = np.zeros((len(label), num_labels), np.float32)
         confident = probability.max(1) >= self.threshold

@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor, nn
 
 from impact_gnn import _native, checks
@@ -19,7 +20,7 @@ from impact_gnn.graph import TemporalGraph
 from impact_gnn.nn.blocks import join_columns
 from impact_gnn.nn.sparse import Propagation
 
-Matrix: TypeAlias = np.ndarray | Tensor | Hop
+Matrix: TypeAlias = ndarray | Tensor | Hop
 
 
 class Task(Protocol):
@@ -106,7 +107,7 @@ class HopTask:
         hops, label_hops = self._select(rows)
         return HopTask(hops, label_hops, self.device)
 
-    def matrix(self, rows: np.ndarray) -> np.ndarray:
+    def matrix(self, rows: ndarray) -> ndarray:
         """Concatenate all hops and label hops of some rows, float32."""
         hops, label_hops = self._select(torch.from_numpy(rows))
         return join_columns(*hops, *label_hops).cpu().numpy()
@@ -144,9 +145,9 @@ class GraphTask:
 
     def __init__(
         self,
-        x: np.ndarray | Tensor,
+        x: ndarray | Tensor,
         propagation: Propagation,
-        labels: np.ndarray | Tensor | None = None,
+        labels: ndarray | Tensor | None = None,
         num_labels: int = 0,
         *,
         reuse: int = 0,
@@ -165,7 +166,7 @@ class GraphTask:
         self.reuse = 0
         self._input = self.x
         if labels is not None:
-            if isinstance(labels, np.ndarray):
+            if isinstance(labels, ndarray):
                 labels = torch.tensor(labels)
             self.labels = labels.to(self.x.device, torch.int64)
             self.reuse = reuse
@@ -233,11 +234,11 @@ class GraphTask:
 class Split:
     """Row numbers for training and for validation; never a row at or after the cutoff."""
 
-    train: np.ndarray
-    valid: np.ndarray
+    train: ndarray
+    valid: ndarray
 
     @property
-    def all(self) -> np.ndarray:
+    def all(self) -> ndarray:
         return np.concatenate([self.train, self.valid])
 
 
@@ -282,7 +283,7 @@ def _placed(values: Matrix, device: torch.device) -> Matrix:
     """Move a matrix to the device, except for memory maps and hops in files."""
     if isinstance(values, Tensor):
         return values.float().to(device)
-    if not isinstance(values, np.ndarray) or _native.mapping(values) is not None:
+    if not isinstance(values, ndarray) or _native.mapping(values) is not None:
         return values
     return torch.tensor(np.asarray(values, np.float32)).to(device)
 
@@ -294,6 +295,6 @@ def _rows(values: Matrix, rows: Tensor, device: torch.device) -> Tensor:
         return values.index_select(0, rows.to(values.device)).to(device)
     # Distinct rows in increasing order, and where each requested row is among them.
     index, position = np.unique(rows.cpu().numpy(), return_inverse=True)
-    unique = values[index] if isinstance(values, np.ndarray) else values.rows(index)
+    unique = values[index] if isinstance(values, ndarray) else values.rows(index)
     requested = np.asarray(unique, np.float32)[position]
     return torch.from_numpy(requested).to(device)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch import Tensor, nn
 
 from impact_gnn import checks
@@ -124,12 +125,12 @@ class Result:
 def fit(
     build: Callable[[], nn.Module],
     task: Task,
-    labels: np.ndarray,
+    labels: ndarray,
     split: Split,
     training: Training | None = None,
     *,
-    sample_weight: np.ndarray | None = None,
-    target: np.ndarray | None = None,
+    sample_weight: ndarray | None = None,
+    target: ndarray | None = None,
 ) -> Result:
     """Train a model and return it with the weights of its best epoch.
 
@@ -161,10 +162,10 @@ def fit(
 def predict(
     model: nn.Module,
     task: Task,
-    rows: np.ndarray | None = None,
+    rows: ndarray | None = None,
     *,
     batch_size: int = EVALUATION_ROWS,
-) -> np.ndarray:
+) -> ndarray:
     """Return float32 probabilities [n, num_labels] of the rows, by default of all."""
     parameter = next(model.parameters(), None)
     device = torch.device("cpu") if parameter is None else parameter.device
@@ -174,7 +175,7 @@ def predict(
     return _probabilities(logits)
 
 
-def _probabilities(logits: Tensor) -> np.ndarray:
+def _probabilities(logits: Tensor) -> ndarray:
     return torch.softmax(logits.float(), dim=1).cpu().numpy()
 
 
@@ -187,12 +188,12 @@ class Run:
         self,
         build: Callable[[], nn.Module],
         task: Task,
-        labels: np.ndarray,
+        labels: ndarray,
         split: Split,
         training: Training,
         *,
-        weight: np.ndarray | None,
-        target: np.ndarray | None,
+        weight: ndarray | None,
+        target: ndarray | None,
     ) -> None:
         self.build = build
         self.training = training
@@ -217,7 +218,7 @@ class Run:
         self.best_criterion = -math.inf
         self.best_state: dict[str, Tensor] = {}
 
-    def place(self, values: np.ndarray) -> Tensor:
+    def place(self, values: ndarray) -> Tensor:
         """Move an array to the device."""
         return torch.from_numpy(values).to(self.device)
 
@@ -455,7 +456,7 @@ def _batches(task: Task, rows: Tensor, size: int) -> Iterator[tuple[Task, Tensor
             yield loaded, task_rows, part
 
 
-def _check(labels: np.ndarray, split: Split, task: Task, training: Training) -> None:
+def _check(labels: ndarray, split: Split, task: Task, training: Training) -> None:
     if not len(split.train):
         raise InputError("there are no training rows; pass labels for the past.")
     unlabelled = split.all[labels[split.all] < 0]
@@ -472,7 +473,7 @@ def _check(labels: np.ndarray, split: Split, task: Task, training: Training) -> 
         )
 
 
-def _checked_weights(sample_weight: np.ndarray | None, num_rows: int) -> np.ndarray | None:
+def _checked_weights(sample_weight: ndarray | None, num_rows: int) -> ndarray | None:
     if sample_weight is None:
         return None
     weight = np.asarray(sample_weight, np.float32)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _native
 from impact_gnn.graph import TemporalGraph
 
 
-def degree_columns(graph: TemporalGraph, nodes: np.ndarray) -> np.ndarray:
+def degree_columns(graph: TemporalGraph, nodes: ndarray) -> ndarray:
     """Return degrees of some nodes, and degrees that count edges to labelled nodes only."""
     to_labelled = degrees(graph, graph.label >= 0)
     return np.hstack([degrees(graph), to_labelled])[nodes]
 
 
-def degrees(graph: TemporalGraph, among: np.ndarray | None = None) -> np.ndarray:
+def degrees(graph: TemporalGraph, among: ndarray | None = None) -> ndarray:
     """Compute log(1 + degree) of target nodes, in and out by relation [N, columns], float32.
 
     With `among`, a mask of target nodes, only edges whose other end is one of them count.

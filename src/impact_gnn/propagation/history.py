@@ -29,6 +29,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numba import njit
+from numpy import ndarray
 
 from impact_gnn import checks
 from impact_gnn.graph import TemporalGraph, Triple
@@ -58,13 +59,13 @@ LOW, HIGH, LAST_TIME, LAST_TOTAL, LAST_COUNT, SQUARES, TOTAL, COUNT = range(8)
 class Pairs:
     """Pairs of a row and an entity [P]."""
 
-    row: np.ndarray
-    entity: np.ndarray
+    row: ndarray
+    entity: ndarray
 
-    def where(self, mask: np.ndarray) -> Pairs:
+    def where(self, mask: ndarray) -> Pairs:
         return Pairs(self.row[mask], self.entity[mask])
 
-    def by_time(self, time: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def by_time(self, time: ndarray) -> tuple[ndarray, ndarray, ndarray]:
         """Return rows, entities and the rows' times in order of time."""
         key = time[self.row]
         # Stable: of equal times, the order of the pairs decides.
@@ -85,7 +86,7 @@ class Role:
 Links: TypeAlias = dict[str, dict[str, Pairs]]
 """Pairs of rows and entities by type of entity, and by relation."""
 
-Aggregate: TypeAlias = Callable[[np.ndarray], np.ndarray]
+Aggregate: TypeAlias = Callable[[ndarray], ndarray]
 """Aggregates a value per row over the earlier rows of the entities [n, aggregates]."""
 
 
@@ -99,15 +100,15 @@ class History:
     """
 
     graph: TemporalGraph
-    nodes: np.ndarray
+    nodes: ndarray
 
     @property
-    def time(self) -> np.ndarray:
+    def time(self) -> ndarray:
         """The exact time of every row of the graph [N]."""
         return self.graph.timestamp
 
     @cached_property
-    def label_time(self) -> np.ndarray:
+    def label_time(self) -> ndarray:
         """The time before which labels are known to each row [N].
 
         It is the first time of the row's own period, and for targets that of the cutoff. So a row
@@ -122,7 +123,7 @@ class History:
         np.minimum.at(first, period, self.time)
         return first[period]
 
-    def columns(self) -> dict[str, np.ndarray]:
+    def columns(self) -> dict[str, ndarray]:
         """Return all columns by name."""
         # How old the newest label is that a row can know: it grows with the forecast horizon.
         newest = self._span(self.label_time[self.nodes])
@@ -161,7 +162,7 @@ class History:
         names = self.graph.label_names or range(self.graph.num_labels)
         return [(k, f"class {name}") for k, name in enumerate(names)][1:]
 
-    def _running_columns(self, links: Links) -> dict[str, np.ndarray]:
+    def _running_columns(self, links: Links) -> dict[str, ndarray]:
         """Return the log-odds of the classes against the first one by the running model."""
         graph = self.graph
         strengths = _strengths_of(graph, links)
@@ -180,7 +181,7 @@ class History:
             columns[f"{EVERYTHING}: log-odds of {name} by running strengths"] = log_odds
         return columns
 
-    def _row_columns(self, role: Role) -> Iterator[tuple[str, np.ndarray]]:
+    def _row_columns(self, role: Role) -> Iterator[tuple[str, ndarray]]:
         """Yield the number of earlier rows, and how long ago they were."""
         # The value is the time itself: its extremes are the last and the first time.
         earlier = self._rows_of(role)(self.time)
@@ -189,8 +190,8 @@ class History:
         yield "log time since the first row", self._span(earlier[:, LOW])
 
     def _label_columns(
-        self, role: Role, excess: Mapping[str, np.ndarray]
-    ) -> Iterator[tuple[str, np.ndarray]]:
+        self, role: Role, excess: Mapping[str, ndarray]
+    ) -> Iterator[tuple[str, ndarray]]:
         """Yield how much more often than expected the entity's rows were of a class.
 
         Few labels count as none: the excess is shrunk towards 0.
@@ -208,7 +209,7 @@ class History:
                 yield f"excess of {name}, {window}", shrunk
             yield f"excess of {name}, last time", _mean_of_last(known)
 
-    def _number_columns(self, role: Role) -> Iterator[tuple[str, np.ndarray]]:
+    def _number_columns(self, role: Role) -> Iterator[tuple[str, ndarray]]:
         """Yield aggregates of the first numeric features; without earlier rows, the row's own."""
         numbers = self.graph.nodes[self.graph.target].numbers
         if numbers is None or self.graph.x is None:
@@ -234,13 +235,13 @@ class History:
                 yield f"{name} of feature {column}", filled
             yield f"deviation of feature {column}", np.sqrt(np.maximum(variance, 0))
 
-    def _proportions(self, labels: Aggregate, is_class: np.ndarray) -> np.ndarray:
+    def _proportions(self, labels: Aggregate, is_class: ndarray) -> ndarray:
         """Return the proportion of a class in every window [windows, n]."""
         # Laplace smoothing: one more label, spread evenly over the classes.
         sums, weights = _windowed(labels(is_class))
         return (sums + 1 / self.graph.num_labels) / (weights + 1)
 
-    def _span(self, since: np.ndarray) -> np.ndarray:
+    def _span(self, since: ndarray) -> ndarray:
         """Return the logarithm of the time from `since` [n] to the row's own."""
         span = self.time[self.nodes] - since
         logarithm = np.log1p(np.maximum(span, 0))
@@ -251,13 +252,13 @@ class History:
         """Return the pass in which all rows write, at their own time."""
         return self._pass(role, self.time, self.nodes, role.writes, self.time)
 
-    def _labels_of(self, role: Role, read_time: np.ndarray, nodes: np.ndarray) -> Aggregate:
+    def _labels_of(self, role: Role, read_time: ndarray, nodes: ndarray) -> Aggregate:
         """Return the pass in which rows with a label write, as soon as it is known."""
         label = self.graph.label[role.writes.row]
         writes = role.writes.where(label >= 0)
         return self._pass(role, read_time, nodes, writes, self._label_known())
 
-    def _label_known(self) -> np.ndarray:
+    def _label_known(self) -> ndarray:
         """Return the time at which the label of each row becomes known [N]."""
         known = self.time + self.graph.label_delay
         if self.graph.label_delay:
@@ -268,10 +269,10 @@ class History:
     def _pass(
         self,
         role: Role,
-        read_time: np.ndarray,
-        nodes: np.ndarray,
+        read_time: ndarray,
+        nodes: ndarray,
         writes: Pairs,
-        write_time: np.ndarray,
+        write_time: ndarray,
     ) -> Aggregate:
         # Position among the requested nodes, −1 for all others [N].
         position = np.full(self.graph.num_nodes, -1)
@@ -290,7 +291,7 @@ class History:
         # Of sum and weight of every window.
         decay = np.repeat(0.5 ** (1 / half_lives), 2)
 
-        def aggregate(value: np.ndarray) -> np.ndarray:
+        def aggregate(value: ndarray) -> ndarray:
             # One row of aggregates per requested node, at first those of nothing.
             out = np.zeros((len(nodes), TOTAL + len(decay)))
             out[:, LOW] = np.inf
@@ -301,7 +302,7 @@ class History:
         return aggregate
 
 
-def history_columns(graph: TemporalGraph, nodes: np.ndarray) -> np.ndarray:
+def history_columns(graph: TemporalGraph, nodes: ndarray) -> ndarray:
     """Return the history of some rows of a view [n, columns], float32."""
     width = len(history_names(graph))
     what = f"{width:,} history features of {len(nodes):,} nodes"
@@ -360,7 +361,7 @@ def roles_of(graph: TemporalGraph, links: Links) -> list[Role]:
     return roles
 
 
-def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[ndarray, ndarray, ndarray]:
     """Return where the strengths of every row begin, the strengths by row, and their weights.
 
     Strength 0 is the intercept; then every relation has a strength per entity, and so have two
@@ -423,7 +424,7 @@ def _linked(kind: str, triple: Triple, relation: Relation) -> tuple[str, Pairs]:
 
 
 def _known_pairs(
-    graph: TemporalGraph, pairs: Pairs, kind: str, relation: Relation, edges: np.ndarray | slice
+    graph: TemporalGraph, pairs: Pairs, kind: str, relation: Relation, edges: ndarray | slice
 ) -> Pairs:
     """Return every pair once, in order, without links and entities that are newer than the row."""
     # Times of the rows, one per pair.
@@ -559,12 +560,12 @@ def _merge(one, total):
         total[k] += one[k]
 
 
-def _mean_of_last(aggregates: np.ndarray) -> np.ndarray:
+def _mean_of_last(aggregates: ndarray) -> ndarray:
     """Return the mean value at the last time; 0 where there is none."""
     return aggregates[:, LAST_TOTAL] / np.maximum(aggregates[:, LAST_COUNT], 1)
 
 
-def _windowed(aggregates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _windowed(aggregates: ndarray) -> tuple[ndarray, ndarray]:
     """Return sums and weights of all windows [windows, n], the whole past first."""
     sums = aggregates[:, TOTAL::2]
     weights = aggregates[:, COUNT::2]

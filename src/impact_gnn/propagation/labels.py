@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+from numpy import ndarray
 
 from impact_gnn import _native
 from impact_gnn._array import safe_divide
@@ -78,11 +79,11 @@ def label_hops(
 
 def repeated_label_hops(
     operators: Sequence[Operator],
-    label: np.ndarray,
+    label: ndarray,
     num_labels: int,
     engine: Engine,
     *,
-    rows: np.ndarray | None = None,
+    rows: ndarray | None = None,
 ) -> list[Hop]:
     """Return M L, M² L, ..., each with its own diagonal part removed afterwards.
 
@@ -112,10 +113,10 @@ def repeated_label_hops(
     return corrected
 
 
-def label_columns(label: np.ndarray, num_labels: int) -> ComputedColumns:
+def label_columns(label: ndarray, num_labels: int) -> ComputedColumns:
     """Return known labels as one-hot rows, unknown ones as zeros; probabilities as they are."""
 
-    def columns(low: int, high: int) -> np.ndarray:
+    def columns(low: int, high: int) -> ndarray:
         if label.ndim == 2:
             return label[:, low:high].astype(np.float64)
         one_hot = np.zeros((len(label), high - low))
@@ -132,10 +133,10 @@ def label_columns(label: np.ndarray, num_labels: int) -> ComputedColumns:
     )
 
 
-def exclude_own_label(hop: Hop, label: np.ndarray, own: np.ndarray) -> Hop:
+def exclude_own_label(hop: Hop, label: ndarray, own: ndarray) -> Hop:
     """Subtract the share `own` [N] of the own label, and renormalise rows; float32."""
 
-    def subtract(values: np.ndarray, index: np.ndarray) -> np.ndarray:
+    def subtract(values: ndarray, index: ndarray) -> ndarray:
         values = np.array(values, np.float64)
         # `values` are the rows at these positions.
         own_label = label[index]
@@ -158,7 +159,7 @@ def exclude_own_label(hop: Hop, label: np.ndarray, own: np.ndarray) -> Hop:
     return mapped_hop(hop, subtract, np.float32)
 
 
-def own_share(path: Sequence[Operator]) -> np.ndarray:
+def own_share(path: Sequence[Operator]) -> ndarray:
     """Return a node's weight in its own message: diag(M), or diag(M_last · M_first) of two steps.
 
     A return path v → u → v takes an edge v → u of the first operator and u → v of the last. The
@@ -179,7 +180,7 @@ def own_share(path: Sequence[Operator]) -> np.ndarray:
     return share
 
 
-def _own_weight(path: Sequence[Operator], low: int, high: int) -> np.ndarray:
+def _own_weight(path: Sequence[Operator], low: int, high: int) -> ndarray:
     """Sum the weights of the paths v → v for v = low .. high−1, without the scale of v."""
     if len(path) == 1:
         return _sum_loops(low, high, *_arrays(path[0]))
@@ -187,7 +188,7 @@ def _own_weight(path: Sequence[Operator], low: int, high: int) -> np.ndarray:
     return _return_paths(first, last, low, high)
 
 
-def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.ndarray:
+def _return_paths(first: Operator, last: Operator, low: int, high: int) -> ndarray:
     """Sum Σ_u w_last(u → v)·scale_u·w_first(v → u) for v = low .. high−1, in one pass over all u.
 
     The last operator's edges into v stay in memory with sorted sources. Each edge v → u of the
@@ -210,7 +211,7 @@ def _return_paths(first: Operator, last: Operator, low: int, high: int) -> np.nd
     return sums
 
 
-def _arrays(operator: Operator) -> tuple[np.ndarray, ...]:
+def _arrays(operator: Operator) -> tuple[ndarray, ...]:
     """Return edges, table and periods of an operator as the kernels below take them."""
     return (
         *kernel_arrays(operator.edges),

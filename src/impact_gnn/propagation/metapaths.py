@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import _native, checks
 from impact_gnn._array import safe_divide
@@ -133,7 +134,7 @@ def metapath_hops(
     weighting: Weighting = "plain",
     metapath_weighting: str = "edges",
     engine: Engine | None = None,
-    rows: np.ndarray | None = None,
+    rows: ndarray | None = None,
     dtype: Any = None,
 ) -> Hops:
     """Propagate features along every metapath to the target type: a dict name → [N, f].
@@ -199,7 +200,7 @@ def metapath_label_hops(
     weighting: Weighting = "plain",
     metapath_weighting: str = "edges",
     engine: Engine | None = None,
-    label: np.ndarray | None = None,
+    label: ndarray | None = None,
 ) -> Hops:
     """Propagate known labels along metapaths from the target type to itself, own label excluded.
 
@@ -239,7 +240,7 @@ def metapath_label_hops(
         label = view.label
     known = label_columns(label, view.num_labels)
     engine = as_engine(engine)
-    weights: dict[Metapath, np.ndarray] = {}
+    weights: dict[Metapath, ndarray] = {}
     if metapath_weighting == "ends":
         table = ends_table(view, weighting, view.target)
         walk = Walk(view, paths, "plain", engine)
@@ -288,7 +289,7 @@ class Walk:
         self,
         x: Any,
         *,
-        rows: np.ndarray | None = None,
+        rows: ndarray | None = None,
         engine: Engine | None = None,
         dtype: Any = None,
     ) -> Iterator[tuple[Metapath, Hop]]:
@@ -322,22 +323,22 @@ class Walk:
         yield from visit((), x)
 
 
-def weighted(x: Any, factor: np.ndarray, dtype: np.dtype) -> ComputedColumns:
+def weighted(x: Any, factor: ndarray, dtype: np.dtype) -> ComputedColumns:
     """Multiply the rows of features by a factor each."""
 
-    def columns(low: int, high: int) -> np.ndarray:
+    def columns(low: int, high: int) -> ndarray:
         own_factor = factor[:, None].astype(dtype)
         return columns_of(x, low, high, dtype) * own_factor
 
     # What a file of this product is identified by.
-    source = x if isinstance(x, np.ndarray) else x.key
+    source = x if isinstance(x, ndarray) else x.key
     sources = (source, factor, dtype.str)
     return ComputedColumns(shape=x.shape, dtype=dtype, sources=sources, columns=columns)
 
 
 def along_ends(
-    walk: Walk, table: np.ndarray, x: Any
-) -> tuple[dict[Metapath, Hop], dict[Metapath, np.ndarray]]:
+    walk: Walk, table: ndarray, x: Any
+) -> tuple[dict[Metapath, Hop], dict[Metapath, ndarray]]:
     """Propagate `x` along the paths of a plain walk, with Ω between the two ends of each path.
 
     Returns hops and their total weights Σ_w Ω[t_v, t_w]·P_vw [N] by path, exactly 0 if none.
@@ -385,14 +386,14 @@ def along_ends(
     return hops, weights
 
 
-def blocks_of(total: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def blocks_of(total: ndarray) -> Iterator[tuple[ndarray, ndarray]]:
     """Yield positions of rows, and these rows to be changed in place."""
     for rows in position_blocks(len(total)):
         yield rows, total[rows[0] : rows[-1] + 1]
         _native.release(total)
 
 
-def ends_table(graph: TemporalGraph, weighting: Weighting, kind: str) -> np.ndarray:
+def ends_table(graph: TemporalGraph, weighting: Weighting, kind: str) -> ndarray:
     """Compute Ω between the times of nodes of type `kind` and of the target type."""
     weighting = at_hop(weighting, first=True)
     if isinstance(weighting, str) and weighting in BY_ROW:
@@ -402,7 +403,7 @@ def ends_table(graph: TemporalGraph, weighting: Weighting, kind: str) -> np.ndar
     return time_table(graph, weighting, kind)
 
 
-def factors(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def factors(table: ndarray) -> tuple[ndarray, ndarray]:
     """Return `left` [T, R] and `right` [R, T] with left @ right = table and a small R.
 
     Equal columns, or equal rows, are grouped: nothing is subtracted, so nothing cancels.

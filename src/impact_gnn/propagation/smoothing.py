@@ -15,6 +15,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn._array import safe_divide
 from impact_gnn.checks import InputError
@@ -68,8 +69,8 @@ def smoothing_paths(graph: TemporalGraph, weighting: Weighting, engine: Engine) 
 
 
 def correct_and_smooth(
-    base: np.ndarray, label: np.ndarray, paths: Paths, choices: Sequence[Smoothing], engine: Engine
-) -> Iterator[np.ndarray]:
+    base: ndarray, label: ndarray, paths: Paths, choices: Sequence[Smoothing], engine: Engine
+) -> Iterator[ndarray]:
     """Yield probabilities [N, Y] after both steps for each smoothing.
 
     `label` [N] is −1 where it is unknown. Rows of `base` that are zero (nodes without predictions)
@@ -107,9 +108,7 @@ def correct_and_smooth(
             yield safe_divide(values, total, 1 / values.shape[1])
 
 
-def _add_errors(
-    base: np.ndarray, errors: np.ndarray, spread: np.ndarray, known: np.ndarray
-) -> np.ndarray:
+def _add_errors(base: ndarray, errors: ndarray, spread: ndarray, known: ndarray) -> ndarray:
     """Add spread errors to the predictions, scaled to the mean size of the known errors."""
     # Spreading shrinks errors; each is scaled back to the mean size of the known ones.
     mean_size = np.float32(0)
@@ -124,7 +123,7 @@ def _add_errors(
     return np.where(is_predicted, corrected, base)
 
 
-def _spread(start: np.ndarray, paths: Paths, share: float, engine: Engine) -> np.ndarray:
+def _spread(start: ndarray, paths: Paths, share: float, engine: Engine) -> ndarray:
     """Repeat values ← share · (mean over paths and neighbours) + (1 − share) · start."""
     values = start
     # float32 throughout: an integer would make it float64.

@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from impact_gnn import checks
 from impact_gnn.checks import InputError
@@ -193,7 +194,7 @@ class _Squashing:
                 state[kind] = np.zeros((nodes.num_nodes, self.width), np.float32)
         return state
 
-    def zeros(self, kinds: set[str]) -> dict[str, np.ndarray]:
+    def zeros(self, kinds: set[str]) -> dict[str, ndarray]:
         """Create a representation of zeros for each type."""
         zeros = {}
         for kind, nodes in self.graph.nodes.items():
@@ -204,7 +205,7 @@ class _Squashing:
 
     def add(
         self,
-        sums: dict[str, np.ndarray],
+        sums: dict[str, ndarray],
         path: Metapath,
         message: Hop,
         paths: list[Metapath],
@@ -217,11 +218,11 @@ class _Squashing:
         count = sum(other[-1][2] == kind for other in paths)
         _add_projected(sums[kind], message, projection / np.sqrt(count))
 
-    def stored(self, sums: dict[str, np.ndarray]) -> dict[str, Hop]:
+    def stored(self, sums: dict[str, ndarray]) -> dict[str, Hop]:
         """Return the next representations, after all messages have been added."""
         return {kind: self.walk.engine.stored(values) for kind, values in sums.items()}
 
-    def matrix(self, name: str, rows: int, iteration: int) -> np.ndarray:
+    def matrix(self, name: str, rows: int, iteration: int) -> ndarray:
         """Draw the projection [rows, width] of a message from seed, iteration and name."""
         # Seeded by name: other relations of the graph do not change a projection.
         rng = np.random.default_rng([self.seed, iteration, *name.encode()])
@@ -231,8 +232,8 @@ class _Squashing:
         return signs * np.sqrt(3 / self.width)
 
 
-def _add_projected(total: np.ndarray, message: Any, matrix: np.ndarray) -> None:
+def _add_projected(total: ndarray, message: Any, matrix: ndarray) -> None:
     """Add message @ matrix to the total, a block of rows at a time."""
     for rows, part in blocks_of(total):
-        values = message[rows] if isinstance(message, np.ndarray) else message.rows(rows)
+        values = message[rows] if isinstance(message, ndarray) else message.rows(rows)
         part += values.astype(np.float64) @ matrix

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy import ndarray
 
 from impact_gnn.backtesting import CandidateResult, FoldCheck, HorizonScore
 from impact_gnn.diagnostics import Diagnosis, MessageShift
@@ -83,7 +84,7 @@ def border(ax: Axes, x: float) -> None:
     )
 
 
-def accuracy_curve(ax: Axes, x: Any, values: np.ndarray, count: np.ndarray, label: str) -> None:
+def accuracy_curve(ax: Axes, x: Any, values: ndarray, count: ndarray, label: str) -> None:
     """Draw accuracies with the 95 % interval of binomial ones."""
     line(ax, x, values, PALETTE[0], label=label)
     half = Z95 * np.sqrt(values * (1 - values) / count)
@@ -119,14 +120,14 @@ class Labels:
         return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
-def array(values: Any) -> np.ndarray:
+def array(values: Any) -> ndarray:
     """Floats, NaN for None."""
     return np.array(values, dtype=np.float64)
 
 
 def group_means(
-    key: np.ndarray, weight: np.ndarray, *columns: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    key: ndarray, weight: ndarray, *columns: ndarray
+) -> tuple[ndarray, ndarray, list[ndarray]]:
     """The distinct keys, the sum of their weights, and their weighted means of every column."""
     groups, index = np.unique(key, return_inverse=True)
     total = np.bincount(index, weight)
@@ -303,7 +304,7 @@ def decay(check: Decay, connections: Separability) -> Figure | None:
     return figure
 
 
-def by_offset(steps: np.ndarray, *tables: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+def by_offset(steps: ndarray, *tables: ndarray) -> tuple[ndarray, list[ndarray]]:
     """Average tables [own, neighbour] by signed distance, each scaled to a maximum of 1."""
     offset = (steps[None, :] - steps[:, None]).ravel()
     columns = [table.ravel() for table in tables]

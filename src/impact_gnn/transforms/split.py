@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
@@ -78,8 +79,8 @@ class ChronologicalSplit(BaseTransform):
 
 
 def _masks(
-    time: np.ndarray, label: np.ndarray, cutoff: int, valid: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    time: ndarray, label: ndarray, cutoff: int, valid: int
+) -> tuple[ndarray, ndarray, ndarray]:
     checks.chronology(time, label, cutoff)
     known = (time < cutoff) & (label >= 0)
     past = np.unique(time[known])

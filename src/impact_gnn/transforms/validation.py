@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy import ndarray
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
@@ -30,11 +31,11 @@ class Flow:
     relation: Triple
     store: Store
     edge_index: torch.Tensor
-    times: np.ndarray
-    source_period: np.ndarray
-    target_period: np.ndarray
+    times: ndarray
+    source_period: ndarray
+    target_period: ndarray
 
-    def nodes_per_time(self) -> np.ndarray:
+    def nodes_per_time(self) -> ndarray:
         return np.bincount(self.source_period, minlength=len(self.times))
 
 
@@ -126,7 +127,7 @@ def edge_stores(data: Data | HeteroData) -> dict[Triple, Store]:
     return {HOMOGENEOUS: data.edge_stores[0]}
 
 
-def node_times(kind: str, store: Store, time: str) -> np.ndarray:
+def node_times(kind: str, store: Store, time: str) -> ndarray:
     """Return the checked times of one node type."""
     value = store[time]
     if isinstance(value, dict):

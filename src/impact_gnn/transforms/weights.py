@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-import numpy as np
+from numpy import ndarray
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
@@ -71,7 +71,7 @@ class TimeWeights(BaseTransform):
     __repr__ = constructor_call
 
     @abstractmethod
-    def _table(self, flow: Flow) -> np.ndarray:
+    def _table(self, flow: Flow) -> ndarray:
         """Compute Ω[t_target, t_source] for one relation."""
 
 
@@ -89,7 +89,7 @@ class MMP(TimeWeights):
         tensor([1., 0.])
     """
 
-    def _table(self, flow: Flow) -> np.ndarray:
+    def _table(self, flow: Flow) -> ndarray:
         return weighting.mmp(flow.times)
 
 
@@ -120,7 +120,7 @@ class PMP(TimeWeights):
         # Refuses unknown options here, not later.
         weighting.pmp([0, 1], same_time=self.same_time, border=self.border)
 
-    def _table(self, flow: Flow) -> np.ndarray:
+    def _table(self, flow: Flow) -> ndarray:
         return weighting.pmp(flow.times, same_time=self.same_time, border=self.border)
 
 
@@ -155,7 +155,7 @@ class GenPMP(TimeWeights):
         super().__post_init__()
         weighting.genpmp([0, 1], [1, 1], cap=self.cap)  # refuses a bad cap here, not later
 
-    def _table(self, flow: Flow) -> np.ndarray:
+    def _table(self, flow: Flow) -> ndarray:
         if not flow.edge_index.shape[1]:
             return weighting.plain(flow.times)  # nothing to weight, and perhaps nothing to count
         return weighting.genpmp(flow.times, flow.nodes_per_time(), cap=self.cap)
