@@ -195,10 +195,10 @@ def test_predictions_of_earlier_stages_split_over_their_nodes(method):
             "num_times": 6,
             "num_labels": 3,
             "num_features": 4,
-            "feature_std": 1.5,
+            "feature_std": 2.0,
         }
         graph = ig.tsbm(**sizes, seed=seed)
-        p = Pipeline("linear", method, cutoff=5, epochs=40, device="cpu", seed=seed).fit(graph)
+        p = Pipeline("linear", method, cutoff=5, epochs=20, device="cpu", seed=seed).fit(graph)
         if p.fitted.earlier:
             num_soft_labels += 1
             split_is_whole(p, graph)
