@@ -15,7 +15,7 @@ import numpy as np
 from numpy import ndarray
 
 from impact_gnn import _native
-from impact_gnn._array import periods, to_numpy
+from impact_gnn._array import periods, sorted_unique, to_numpy
 from impact_gnn._text import mask_passwords, visible
 
 # elements looked at in one go, so that checking a memory map does not load it whole
@@ -229,7 +229,7 @@ def node_times(name: str, value: Any, num_rows: int | None = None) -> ndarray:
     # Times so close together are few; others are counted.
     if int(out.max()) - int(out.min()) < MANY_PERIODS:
         return out
-    count = len(np.unique(out))
+    count = len(sorted_unique(out))
     tables = f"tables of {count:,} x {count:,}"
     if count > MAX_PERIODS:
         size = f"{tables} would need {8 * count**2 / 2**30:,.1f} GiB"
@@ -494,7 +494,7 @@ def ids(name: str, value: Any) -> ndarray:
 
 def distinct(name: str, values: ndarray) -> None:
     """Refuses repeated identifiers, naming the first one."""
-    if len(np.unique(values)) != len(values):
+    if len(sorted_unique(values)) != len(values):
         unique, first, count = np.unique(values, return_index=True, return_counts=True)
         # The repeated id that comes first in the data; others are put behind all rows.
         at = int(np.where(count > 1, first, len(values)).argmin())

@@ -881,12 +881,16 @@ def sort_edges(edges: ndarray, folder: Path | None) -> dict[str, ndarray]:
         # Target and source as one number: sorting one key is faster than two.
         num_sources = int(rows["source"].max(initial=0)) + 1
         pair = rows["target"].astype(np.int64) * num_sources + rows["source"]
-        # The last key of `lexsort` counts first.
-        keys = [rows[name] for name in minor]
-        rows = rows[np.lexsort([*keys, pair])]
-        end = begin + len(rows)
+        if minor:
+            # The last key of `lexsort` counts first.
+            order = np.lexsort([*(rows[name] for name in minor), pair])
+            rows = rows[order]
+            pair = pair[order]
+        else:
+            pair.sort()  # several times as fast as sorting positions
+        end = begin + len(pair)
         # Row 0 are sources, row 1 targets.
-        arrays["index"][:, begin:end] = rows["source"], rows["target"]
+        arrays["index"][1, begin:end], arrays["index"][0, begin:end] = np.divmod(pair, num_sources)
         for name in minor:
             arrays[name][begin:end] = rows[name]
         begin = end

@@ -10,6 +10,7 @@ import numpy as np
 from numpy import ndarray
 
 from impact_gnn import checks
+from impact_gnn._array import sorted_unique
 from impact_gnn._native import free_memory
 from impact_gnn.checks import InputError
 from impact_gnn.engines.engine import FEW_ROWS, Engine
@@ -90,7 +91,7 @@ def _needed_nodes(operators: Sequence[Operator], rows: ndarray | None) -> list[n
     if rows is None:
         return [None] * len(operators)
     # From the last hop backwards: the rows, and the nodes that later hops read.
-    needed = [np.unique(rows)]
+    needed = [sorted_unique(rows)]
     for operator in operators[:0:-1]:
         nodes = needed[-1]
         if len(nodes) < FEW_ROWS * operator.csr.num_targets:

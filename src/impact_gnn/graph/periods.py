@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
+from impact_gnn._array import sorted_unique
 from impact_gnn.checks import MAX_PERIODS, InputError, quoted
 from impact_gnn.encoding.moments import parse
 
@@ -188,7 +189,7 @@ def choose(
         )
     if rule == "whole" and not whole:
         raise InputError("period='whole' needs whole numbers as times; choose another period.")
-    distinct = len(np.unique(values))
+    distinct = len(sorted_unique(values))
     if rule == "whole" or years or (whole and count is None and distinct <= MOST):
         return None, f"{distinct} whole numbers, each its own period"
     if rule in UNITS:

@@ -32,6 +32,7 @@ from numba import njit
 from numpy import ndarray
 
 from impact_gnn import checks
+from impact_gnn._array import sorted_unique
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import build_csr
 from impact_gnn.graph.parts import Relation
@@ -438,7 +439,7 @@ def _known_pairs(
     known = pairs.where(~is_late)
     # A pair as one number, so that sorting and removing repeats is one step.
     key = known.row.astype(np.int64) * size + known.entity
-    return Pairs(*np.divmod(np.unique(key), size))
+    return Pairs(*np.divmod(sorted_unique(key), size))
 
 
 @njit(nogil=True, cache=True)
