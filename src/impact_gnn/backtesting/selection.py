@@ -75,14 +75,14 @@ class Holdout:
             return self
         return self.subset((self.time < other.window.first) | (self.time > other.window.last))
 
-    def subset(self, mask: ndarray) -> Holdout:
-        """The nodes at which a mask over the holdout is true."""
-        return Holdout(self.window, self.index[mask], self.time[mask])
+    def subset(self, nodes: ndarray) -> Holdout:
+        """Some nodes of the holdout, by a mask over them or by their positions among them."""
+        return Holdout(self.window, self.index[nodes], self.time[nodes])
 
 
 @dataclass(frozen=True, eq=False)
 class CalibratedFold:
-    """Predictions of a holdout, calibrated by the other holdouts."""
+    """Calibrated predictions of a holdout, and their calibration."""
 
     probabilities: ndarray
     calibration: Calibration
@@ -100,15 +100,15 @@ class EnsembleSelection:
     @cached_property
     def holdouts(self) -> list[Holdout]:
         """One per window, oldest first; two random halves of a single window."""
-        times = [times_of(self.graph, window) for window in self.windows]
-        if len(times) > 1:
-            return [
-                Holdout(window, np.arange(len(time)), time)
-                for window, time in zip(self.windows, times, strict=True)
-            ]
-        shuffled = np.random.default_rng(0).permutation(len(times[0]))
-        halves = [np.sort(half) for half in np.array_split(shuffled, 2)]
-        return [Holdout(self.windows[0], half, times[0][half]) for half in halves]
+        holdouts = []
+        for window in self.windows:
+            time = times_of(self.graph, window)
+            holdouts.append(Holdout(window, np.arange(len(time)), time))
+        if len(holdouts) > 1:
+            return holdouts
+        whole = holdouts[0]
+        shuffled = np.random.default_rng(0).permutation(len(whole.time))
+        return [whole.subset(np.sort(half)) for half in np.array_split(shuffled, 2)]
 
     @cached_property
     def drifts(self) -> dict[Window, ndarray]:
@@ -252,12 +252,12 @@ class EnsembleSelection:
 
     def drifted_loss(self, folds: Sequence[OutOfFold], strength: float) -> float:
         """Log-loss on nodes whose classes could be learned, with a share of the forecast drift."""
-        losses = []
-        for k, fold in enumerate(folds):
-            drifted = Calibration().with_drift(fold.drift, strength)
-            probabilities = drifted.apply(fold.probability, fold.prior)
-            losses.append(self.learnable_loss(k, probabilities))
-        return mean_fold_loss(losses, self.holdout_weights)
+        drifted = []
+        for fold in folds:
+            calibration = Calibration().with_drift(fold.drift, strength)
+            probabilities = calibration.apply(fold.probability, fold.prior)
+            drifted.append(CalibratedFold(probabilities, calibration))
+        return self.overall_loss(drifted)
 
     def learnable_loss(self, k: int, probabilities: ndarray) -> float:
         """Log-loss on nodes of a holdout whose classes could be learned."""
@@ -275,7 +275,7 @@ class EnsembleSelection:
         return self.overall_score(ours) <= self.overall_score(prior)
 
     def overall_loss(self, folds: Sequence[CalibratedFold]) -> float:
-        """Log-loss on nodes whose classes could be learned."""
+        """Log-loss on nodes whose classes could be learned, over all holdouts."""
         losses = [self.learnable_loss(k, fold.probabilities) for k, fold in enumerate(folds)]
         return mean_fold_loss(losses, self.holdout_weights)
 
@@ -292,7 +292,7 @@ class EnsembleSelection:
         folds = []
         for k, holdout in enumerate(self.holdouts):
             others = [
-                other.without_nodes_of(holdout) for j, other in enumerate(self.holdouts) if j != k
+                other.without_nodes_of(holdout) for other in self.holdouts if other is not holdout
             ]
             folds.append(self.predict(k, self.select_members(others)))
         return folds
@@ -378,9 +378,11 @@ class EnsembleSelection:
         calibration = calibrated.calibration
         label = calibration.labels(probabilities, fold.prior)
         # The selected ensemble, which this holdout helped to select and to calibrate.
-        final_for_fold = final.for_fold(fold)
-        raw = self.ensemble_probabilities(ensemble, holdout)
-        final_label = final_for_fold.labels(final_for_fold.apply(raw, fold.prior), fold.prior)
+        final = final.for_fold(fold)
+        final_probabilities = final.apply(
+            self.ensemble_probabilities(ensemble, holdout), fold.prior
+        )
+        final_label = final.labels(final_probabilities, fold.prior)
         sets = calibration.sets(probabilities, label)
         row = np.arange(len(truth))
         baseline = self.calibrated_baseline[k]
@@ -403,25 +405,23 @@ class EnsembleSelection:
             plain_score=display(float(self.per_node_score(k, baseline).mean())),
             confusion=confusion(truth, label),
             periods=score_periods(holdout.time, label == truth, baseline_is_right),
-            labelled=self.labelled_by_confidence(holdout, ensemble, final),
+            labelled=self.labelled_by_confidence(
+                holdout, ensemble, final, final_probabilities.max(1)
+            ),
         )
 
     def labelled_by_confidence(
-        self, holdout: Holdout, ensemble: EnsembleSpec, final: Calibration
+        self, holdout: Holdout, ensemble: EnsembleSpec, final: Calibration, labelled: ndarray
     ) -> list[float]:
-        """Share of a window's nodes that have a label, by the confidence of the final ensemble."""
+        """Share of a window's nodes that have a label, by the confidence of the final ensemble.
+
+        `labelled` is this confidence on the holdout.
+        """
         num_unlabelled = len(unlabelled_in(self.graph, holdout.window))
         if not num_unlabelled or CLASS_PRIOR in ensemble.candidates:
             return []
         prior = prior_before(self.graph, holdout.window)
-        calibration = final.with_drift(self.drifts[holdout.window], final.strength)
-        labelled, unlabelled = (
-            calibration.apply(probabilities, prior).max(1)
-            for probabilities in (
-                self.ensemble_probabilities(ensemble, holdout),
-                self.unlabelled_probabilities(ensemble, holdout),
-            )
-        )
+        unlabelled = final.apply(self.unlabelled_probabilities(ensemble, holdout), prior).max(1)
         # The holdout is a part of the window, and the unlabelled nodes are a sample.
         share = len(holdout.index) / len(self.scores.truth[str(holdout.window)])
         return labelled_shares(labelled, unlabelled, share * num_unlabelled / len(unlabelled))

@@ -20,9 +20,9 @@ from impact_gnn.engines.edges import StoredCSR
 from impact_gnn.engines.hop import SlicedHop, columns_of
 from impact_gnn.engines.operator import Operator
 
-# Slices have a multiple of the first number of columns where memory allows, or else of the second:
-# the kernel sums that many at a time. The first is a cache line of float32.
-COLUMN_UNITS = (16, 4)
+# The width of slices is a multiple of the first of these that memory allows: the kernel sums that
+# many columns at a time, and 16 of float32 are a cache line.
+COLUMN_UNITS = (16, 4, 1)
 OPERATOR_OPTIONS = ("norm", "self_loop", "balanced")  # fields of an operator besides its arrays
 BLOCK_EDGES = 1 << 23  # edges that are read before their pages are released
 
@@ -108,8 +108,11 @@ class Job:
         ]
 
     def hop(self, hop: int) -> SlicedHop:
-        files = [self.file(hop, slice_index) for slice_index in range(self.num_slices)]
-        slices = tuple(_files.open_array(file, sealed=True) for file in files)
+        """Return a hop from the files of its slices."""
+        slices = tuple(
+            _files.open_array(self.file(hop, slice_index), sealed=True)
+            for slice_index in range(self.num_slices)
+        )
         return SlicedHop(slices, f"{self.key}-{hop}")
 
 
@@ -175,11 +178,9 @@ def slice_borders(
             f"the memory limit is too small: {num_rows:,} nodes need at least "
             f"{_files.readable_size(column_size)} for one column, plus the edges; raise it."
         )
-    # Rounded up: slightly fewer slices than requested take no longer than one slice more.
+    # Rounded up, so there may be a few slices less than requested.
     width = min(width, max(1, -(-num_columns // min_slices)))
-    for unit in COLUMN_UNITS:
-        if width >= unit:
-            width = width // unit * unit
-            break
+    unit = next(unit for unit in COLUMN_UNITS if unit <= width)
+    width -= width % unit
     # Without columns there is one slice, which is empty.
     return (*range(0, max(num_columns, 1), width), num_columns)

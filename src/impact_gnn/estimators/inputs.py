@@ -71,7 +71,7 @@ class Snapshot:
     node_index: NodeIndex
     period: Period | None
     labels_before: Period | None
-    is_smaller_graph: bool
+    is_smaller_graph: bool = False
 
     @property
     def hidden_after(self) -> Period | None:
@@ -139,7 +139,7 @@ class Inputs:
         graph = self.engine.graph(view.encoded(), undirected=self.undirected)
         object.__setattr__(self, "graph", graph)
         # Without any features that reach the target nodes, models read their degrees.
-        if graph.x is None and not self.paths():
+        if graph.x is None and not self._sources():
             object.__setattr__(self, "graph", graph.with_features(degrees(view)))
         if self.predicted_nodes is None:
             last = view.time[view.label >= 0].max()
@@ -246,6 +246,9 @@ class Inputs:
         first = len(groups)
         if not self.graph.is_hetero:
             return [list(range(first + num_hops))]
+        # No features reach the target nodes.
+        if not num_hops:
+            return groups
         sizes = self._relation_sizes(num_hops)
         round_trips = [False] * len(sizes)
         if self.squashed and self.graph.x is not None:
@@ -285,6 +288,16 @@ class Inputs:
         paths = metapaths(self.graph, self.max_path_length, start=start)
         return sorted(paths, key=lambda path: position[path[-1]])
 
+    def _sources(self) -> set[str]:
+        """Return the types with features at which paths begin, without listing the paths."""
+        starts: set[str] = set()
+        reached = {self.graph.target}
+        # One step backwards from all types that were reached by the step before.
+        for _ in range(self.max_path_length):
+            reached = {triple[0] for triple in self.graph.relations if triple[2] in reached}
+            starts |= reached
+        return {kind for kind in starts if self.graph.nodes[kind].x is not None}
+
     def is_simple(self, method: Method) -> bool:
         """Tell whether one operator is applied repeatedly, which engines do best."""
         return not self.graph.is_hetero and "ends" not in method
@@ -305,7 +318,7 @@ class Inputs:
         for part in method.parts:
             if part.check_graph is not None:
                 part.check_graph(self.graph)
-        if not self.paths():
+        if not self._sources():
             return []
         nodes = self._hop_nodes(method)
         key = ("hops", *_hop_parts(method), nodes is self.row_nodes)
@@ -337,8 +350,8 @@ class Inputs:
         width = None
         if snapshot.graph.x is None:
             # The widest features from which paths begin.
-            starts = [snapshot.graph.nodes[path[0][0]].x for path in self.paths()]
-            width = max(x.shape[1] for x in starts if x is not None)
+            features = [snapshot.graph.nodes[kind].x for kind in self._sources()]
+            width = max(x.shape[1] for x in features if x is not None)
         messages = squash(
             snapshot.graph,
             iterations=self.hops,
@@ -416,7 +429,7 @@ class Inputs:
         first, last = run or (None, None)
         # Edges without times come with their nodes, so a table of weights can hide them.
         if last is None or (self.is_simple(method) and self.view.edge_time is None):
-            return Snapshot(graph, nodes, last, labels_before=first, is_smaller_graph=False)
+            return Snapshot(graph, nodes, last, labels_before=first)
         # From the user's edges: where several were merged, the merged one has today's weight.
         original = graph.with_parts(dict(graph.nodes), dict(self.view.relations))
         earlier = self.engine.graph(

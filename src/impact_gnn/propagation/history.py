@@ -166,8 +166,8 @@ class History:
     def _running_columns(self, links: Links) -> dict[str, ndarray]:
         """Return the log-odds of the classes against the first one by the running model."""
         graph = self.graph
-        begin, strength, weight = _strengths_of(graph, links)
-        variance = np.full(strength.max(initial=0) + 1, FIRST_VARIANCE)
+        strengths, num_strengths = _strengths_of(graph, links)
+        variance = np.full(num_strengths, FIRST_VARIANCE)
         # Requested rows read, with their positions in the result; labelled rows write.
         position = np.arange(len(self.nodes))
         reads = Pairs(self.nodes, position).by_time(self.label_time)
@@ -176,7 +176,7 @@ class History:
         row, _, time = Pairs(labelled, labelled).by_time(self._label_known_at())
         writes = (row, time, graph.label.astype(np.int64))
         logits = np.zeros((len(position), graph.num_labels))
-        _run_model(reads, writes, (begin, strength, weight), variance, logits)
+        _run_model(reads, writes, strengths, variance, logits)
         columns = {}
         for k, name in self._classes():
             log_odds = logits[:, k] - logits[:, 0]
@@ -265,8 +265,9 @@ class History:
 
     def _label_known_at(self) -> ndarray:
         """Return the time at which the label of each row becomes known [N]."""
-        known_at = self.timestamp + self.graph.label_delay
-        if self.graph.label_delay:
+        delay = self.graph.label_delay
+        known_at = self.timestamp + delay
+        if delay:
             # A sum that is rounded down must not reveal a label in the moment it becomes known.
             known_at += 4 * np.spacing(np.abs(known_at))
         return known_at
@@ -368,8 +369,8 @@ def roles_of(graph: TemporalGraph, links: Links) -> list[Role]:
     return roles
 
 
-def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[ndarray, ndarray, ndarray]:
-    """Return where the strengths of every row begin, the strengths by row, and their weights.
+def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[tuple[ndarray, ...], int]:
+    """Return the strengths of every row as `_run_model` reads them, and the number of strengths.
 
     Strength 0 is the intercept; then every relation has a strength per entity, and so have two
     relations together. Several entities of a row in one relation count as their mean.
@@ -377,7 +378,7 @@ def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[ndarray, ndarray,
     rows = np.arange(graph.num_nodes)
     # Row, strength and weight of the intercept, and then of every relation.
     parts = [(rows, np.zeros_like(rows), np.ones(len(rows)))]
-    first = 1
+    num_strengths = 1
     for kind, by_relation in links.items():
         terms = [{name: 1} for name in by_relation]
         if len(by_relation) == 2:
@@ -387,12 +388,12 @@ def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[ndarray, ndarray,
             for name, sign in term.items():
                 pairs = by_relation[name]
                 share = sign / np.bincount(pairs.row)[pairs.row]
-                parts.append((pairs.row, first + pairs.entity, share))
-            first += graph.nodes[kind].num_nodes
+                parts.append((pairs.row, num_strengths + pairs.entity, share))
+            num_strengths += graph.nodes[kind].num_nodes
     row, strength, weight = map(np.concatenate, zip(*parts, strict=True))
     order = np.argsort(row, kind="stable")
     begin = np.searchsorted(row[order], np.arange(len(rows) + 1))
-    return begin, strength[order], weight[order]
+    return (begin, strength[order], weight[order]), num_strengths
 
 
 def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -> Iterator[Role]:
@@ -404,8 +405,9 @@ def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -
         other, links = _linked(kind, triple, relation)
         # For every direct pair, the edges of its entity by their positions in the relation.
         num_edges = relation.num_edges
-        num_entities = graph.nodes[kind].num_nodes
-        by_entity = build_csr(np.arange(num_edges), links.row, num_edges, num_entities)
+        by_entity = build_csr(
+            np.arange(num_edges), links.row, num_edges, graph.nodes[kind].num_nodes
+        )
         edges = by_entity.take(direct.entity)
         # A row is repeated for every edge of its entity.
         row = np.repeat(direct.row, np.diff(edges.indptr))
