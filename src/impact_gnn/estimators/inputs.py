@@ -293,7 +293,7 @@ class Inputs:
         starts: set[str] = set()
         reached = {self.graph.target}
         # One step backwards from all types that were reached by the step before.
-        for _ in range(self.max_path_length):
+        for _ in range(checks.at_least("hops", self.max_path_length, 1)):
             reached = {triple[0] for triple in self.graph.relations if triple[2] in reached}
             starts |= reached
         return {kind for kind in starts if self.graph.nodes[kind].x is not None}
@@ -350,8 +350,7 @@ class Inputs:
         width = None
         if snapshot.graph.x is None:
             # The widest features from which paths begin.
-            features = [snapshot.graph.nodes[kind].x for kind in self._sources()]
-            width = max(x.shape[1] for x in features if x is not None)
+            width = max(snapshot.graph.nodes[kind].num_features or 0 for kind in self._sources())
         messages = squash(
             snapshot.graph,
             iterations=self.hops,
