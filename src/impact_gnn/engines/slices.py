@@ -178,7 +178,7 @@ def slice_borders(
             f"the memory limit is too small: {num_rows:,} nodes need at least "
             f"{_files.readable_size(column_size)} for one column, plus the edges; raise it."
         )
-    # Rounded up, so there may be a few slices less than requested.
+    # Rounded up, so there may be fewer slices than requested.
     width = min(width, max(1, -(-num_columns // min_slices)))
     unit = next(unit for unit in COLUMN_UNITS if unit <= width)
     width -= width % unit
