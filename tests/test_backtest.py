@@ -606,7 +606,9 @@ def test_a_selection_below_the_class_prior_is_never_returned(drifting):
     candidates = [BASELINE, LABELS]
     search = selection_by(drifting.masked(10), dict.fromkeys(candidates, noise))
     selection = search.select()
-    assert selection.reason is SelectionReason.FLOOR
+    assert selection.reason is SelectionReason.CLASS_PRIOR
+    # The class prior is not the candidate whose gain was measured.
+    assert selection.gain is None
     assert str(selection.ensemble) == "prior:plain"
     assert "no model was better than the forecast class proportions" in str(selection)
     # What is predicted is what was compared: the forecast, neither sharpened nor softened.

@@ -169,6 +169,32 @@ def test_squashed_inputs_are_those_of_every_relation_and_iteration(graph, text):
         Pipeline("rphgnn", "pmp+ends", cutoff=CUT).fit(graph)
 
 
+def test_squashing_takes_many_hops_over_many_relations():
+    """Metapaths of that length are too many to list; squashing does not need them."""
+    graph = build_graph()
+    cites = graph.relations["paper", "cites", "paper"]
+    more = {("paper", f"cites{k}", "paper"): cites for k in range(4)}
+    graph = graph.with_parts(dict(graph.nodes), dict(graph.relations) | more)
+    method = Method.parse("plain")
+    with pytest.raises(ig.InputError, match="more than 10,000 metapaths"):
+        Pipeline("sehgnn", hops=6).inputs(graph.masked(CUT)).model_inputs(method, CUT)
+    inputs = Pipeline("rphgnn", hops=6).inputs(graph.masked(CUT))
+    hops, _ = inputs.model_inputs(method, CUT)
+    assert len(hops) == 1 + 6 * (len(inputs.groups(method)) - 1)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_nodes_that_no_features_reach_are_predicted_by_their_own(model):
+    """Authors have no features, and directed edges lead only from them."""
+    graph = build_graph()
+    writes = ("author", "writes", "paper")
+    graph = graph.with_parts(
+        {kind: graph.nodes[kind] for kind in ("paper", "author")}, {writes: graph.relations[writes]}
+    )
+    fitted = Pipeline(model, undirected=False, **QUICK).fit(graph)
+    assert np.isfinite(fitted.predict_proba(graph)).all()
+
+
 def test_ends_weights_papers_that_share_an_author(graph):
     inputs, by_author = Inputs(graph.masked(CUT)), "paper-rev_writes-author-writes-paper"
     place = [path_name(path) for path in inputs.paths()].index(by_author) + 1

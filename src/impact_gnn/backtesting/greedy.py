@@ -35,13 +35,13 @@ def fold_weights(count: int) -> ndarray:
     return weight / weight.sum()
 
 
-def overall(losses: Sequence[float] | ndarray, weights: ndarray | None = None) -> float:
+def mean_fold_loss(losses: Sequence[float] | ndarray, weights: ndarray | None = None) -> float:
     """One loss for several folds: the geometric mean, so that no hard fold decides alone.
 
     Nor does a fold that is nearly solved: small losses count as a part of the greatest one.
 
     Examples:
-        >>> overall([0.5, 2.0], np.array([0.5, 0.5]))
+        >>> mean_fold_loss([0.5, 2.0], np.array([0.5, 0.5]))
         1.0
     """
     weight = fold_weights(len(losses)) if weights is None else weights
@@ -73,7 +73,7 @@ def greedy_weights(
 
     def loss(total: Sequence[ndarray], count: int) -> float:
         by_fold = [judge(part / count) for judge, part in zip(losses, total, strict=True)]
-        return overall(by_fold, fold_weights)
+        return mean_fold_loss(by_fold, fold_weights)
 
     def add(total: Sequence[ndarray], k: int) -> list[ndarray]:
         return [part + more for part, more in zip(total, predictions[k], strict=True)]

@@ -12,7 +12,7 @@ from impact_gnn.metrics import METRICS
 from impact_gnn.statistics import Estimate
 
 BASELINE = Candidate()
-FLOOR = Candidate(model="prior")  # the forecast class proportions, the same for every node
+CLASS_PRIOR = Candidate(model="prior")  # the forecast class proportions, the same for every node
 MAX_ROWS = 20  # of a printed table, besides the selected and the baseline
 
 
@@ -31,7 +31,7 @@ class SelectionReason(str, Enum):
 
     BETTER = "better"
     NONE_BETTER = "none better"
-    FLOOR = "no better than the class prior"
+    CLASS_PRIOR = "no better than the class prior"
     NONE_TRIED = "none tried"
     OUT_OF_TIME = "out of time"
     TOO_SHORT = "too short"
@@ -70,7 +70,8 @@ class Selection:
     ensemble: EnsembleSpec
     reason: SelectionReason
     best_single: Candidate | None = None  # the best single candidate, if it is not the ensemble
-    gain: Estimate | None = None  # over the baseline, on folds that did not select it
+    # over the baseline, on folds that did not select it; that of `best_single` if none was better
+    gain: Estimate | None = None
     num_folds: int = 0
     metric: str = "accuracy"  # of the gain
 
@@ -87,7 +88,7 @@ class Selection:
             )
         if self.reason is SelectionReason.NONE_TRIED:
             return "No other candidate is applicable."
-        if self.reason is SelectionReason.FLOOR:
+        if self.reason is SelectionReason.CLASS_PRIOR:
             return (
                 "On past folds no model was better than the forecast class proportions alone, "
                 "so these are predicted for every node."

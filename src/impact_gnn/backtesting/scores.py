@@ -10,7 +10,7 @@ import numpy as np
 from numpy import ndarray
 
 from impact_gnn._store import Store
-from impact_gnn.backtesting.greedy import fold_weights, overall
+from impact_gnn.backtesting.greedy import fold_weights, mean_fold_loss
 from impact_gnn.backtesting.results import BASELINE
 from impact_gnn.estimators import Candidate
 from impact_gnn.metrics import Scoring, log_loss, mean_and_error
@@ -151,7 +151,7 @@ class Scores:
         for fold in self.folds_of(candidate):
             num_labels = self._by_seed(candidate, fold)[0].shape[1]
             losses.append(log_loss(self.true_class_probability(candidate, fold), num_labels))
-        return overall(losses) if losses else None
+        return mean_fold_loss(losses) if losses else None
 
     def differences(
         self, candidate: Candidate, reference: Candidate = BASELINE
@@ -182,7 +182,7 @@ class Scores:
 
         def rank(candidate: Candidate) -> tuple[int, float]:
             losses = [self.fold_loss(candidate, fold) for fold in self.folds_of(candidate)]
-            return -len(losses), overall(losses) if losses else math.inf
+            return -len(losses), mean_fold_loss(losses) if losses else math.inf
 
         return sorted(dict.fromkeys(candidates), key=rank)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy import ndarray
@@ -24,10 +25,10 @@ from impact_gnn.backtesting.folds import (
     unlabelled_in,
 )
 from impact_gnn.backtesting.forecast import labelled_shares
-from impact_gnn.backtesting.greedy import MIN_GAIN, fold_weights, greedy_weights, overall
+from impact_gnn.backtesting.greedy import MIN_GAIN, fold_weights, greedy_weights, mean_fold_loss
 from impact_gnn.backtesting.results import (
     BASELINE,
-    FLOOR,
+    CLASS_PRIOR,
     FoldCheck,
     PeriodScore,
     Selection,
@@ -50,31 +51,38 @@ from impact_gnn.metrics import Scoring, log_loss, mean_and_error
 from impact_gnn.statistics import Estimate, combined
 
 DRIFT_STRENGTHS = (0.5, 1.0)  # shares of the forecast drift of class proportions
-CLEAR_GAIN = 0.01  # share of the loss for which candidates are compared under the drift, or dropped
+CLEAR_GAIN = 0.01  # relative decrease of a loss that the forecast class proportions must achieve
+
+BASELINE_ALONE = EnsembleSpec.single(BASELINE)
+PRIOR_ALONE = EnsembleSpec.single(CLASS_PRIOR)
+
+WindowIndex: TypeAlias = ndarray
+"""Positions among the labelled nodes of a window, the order of its truth and predictions."""
 
 
 @dataclass(frozen=True, eq=False)
 class Holdout:
-    """Nodes that are left out together: those of a window, or half of them."""
+    """Labelled nodes that are left out together: those of a window, or a random half of them."""
 
     window: Window
-    index: ndarray  # positions among the labelled nodes of the window
-    time: ndarray
+    index: WindowIndex  # [n]
+    time: ndarray  # [n]
 
     def without_nodes_of(self, other: Holdout) -> Holdout:
         """The holdout without the nodes that another window has, too."""
+        # Two halves of one window share no nodes.
         if self.window == other.window:
             return self
         return self.subset((self.time < other.window.first) | (self.time > other.window.last))
 
-    def subset(self, mask: ndarray) -> Holdout:
-        """The nodes that a mask over the holdout keeps."""
-        return Holdout(self.window, self.index[mask], self.time[mask])
+    def subset(self, nodes: ndarray) -> Holdout:
+        """Some nodes of the holdout, by a mask over them or by their positions among them."""
+        return Holdout(self.window, self.index[nodes], self.time[nodes])
 
 
 @dataclass(frozen=True, eq=False)
 class CalibratedFold:
-    """Predictions of a holdout, calibrated by the other holdouts."""
+    """Calibrated predictions of a holdout, and their calibration."""
 
     probabilities: ndarray
     calibration: Calibration
@@ -82,24 +90,25 @@ class CalibratedFold:
 
 @dataclass(frozen=True, eq=False)
 class EnsembleSelection:
-    """Selects among candidates that were evaluated on every fold; they come best first."""
+    """Selects an ensemble by holdouts; the argument `k` of methods is a position in `holdouts`."""
 
     scores: Scores
-    finalists: Sequence[Candidate]
-    windows: Sequence[Window]
+    finalists: Sequence[Candidate]  # evaluated on every fold, the best first
+    windows: Sequence[Window]  # oldest first
     graph: TemporalGraph
 
     @cached_property
     def holdouts(self) -> list[Holdout]:
-        times = [times_of(self.graph, window) for window in self.windows]
-        if len(times) > 1:
-            return [
-                Holdout(window, np.arange(len(time)), time)
-                for window, time in zip(self.windows, times, strict=True)
-            ]
-        shuffled = np.random.default_rng(0).permutation(len(times[0]))
-        halves = [np.sort(half) for half in np.array_split(shuffled, 2)]
-        return [Holdout(self.windows[0], half, times[0][half]) for half in halves]
+        """One per window, oldest first; two random halves of a single window."""
+        holdouts = []
+        for window in self.windows:
+            time = times_of(self.graph, window)
+            holdouts.append(Holdout(window, np.arange(len(time)), time))
+        if len(holdouts) > 1:
+            return holdouts
+        whole = holdouts[0]
+        shuffled = np.random.default_rng(0).permutation(len(whole.time))
+        return [whole.subset(np.sort(half)) for half in np.array_split(shuffled, 2)]
 
     @cached_property
     def drifts(self) -> dict[Window, ndarray]:
@@ -108,10 +117,13 @@ class EnsembleSelection:
 
     @property
     def holdout_weights(self) -> ndarray:
-        """Weights of the holdouts: newer windows count more, halves of one window the same."""
+        return self.weights_of(len(self.holdouts))
+
+    def weights_of(self, count: int) -> ndarray:
+        """Weights of some holdouts: newer windows count more, halves of one window the same."""
         if len(self.windows) == 1:
-            return np.full(2, 0.5)
-        return fold_weights(len(self.holdouts))
+            return np.full(count, 1 / count)
+        return fold_weights(count)
 
     @property
     def metric(self) -> str:
@@ -122,29 +134,31 @@ class EnsembleSelection:
     def select(self, *, out_of_time: bool = False) -> Selection:
         """The ensemble, if it improves on folds that did not select it; otherwise the baseline.
 
-        If the forecast class proportions alone are at least as good, neither is selected.
+        If the forecast class proportions alone are clearly better, neither is selected.
         """
         selection = self.select_model(out_of_time=out_of_time)
-        floor = EnsembleSpec.single(FLOOR)
+        # Without the baseline no calibration and no checks follow.
         if BASELINE not in self.finalists:
             return selection
-        if selection.ensemble == floor or self.is_below_floor(selection.ensemble):
-            return replace(selection, ensemble=floor, reason=SelectionReason.FLOOR)
-        return selection
+        if selection.ensemble != PRIOR_ALONE and not self.prior_is_better(selection.ensemble):
+            return selection
+        # The gain is that of an ensemble that is not selected.
+        reason = SelectionReason.CLASS_PRIOR
+        return replace(selection, ensemble=PRIOR_ALONE, reason=reason, gain=None)
 
     def select_model(self, *, out_of_time: bool) -> Selection:
         """The ensemble or the baseline."""
         others = [candidate for candidate in self.finalists if candidate != BASELINE]
-        baseline = EnsembleSpec.single(BASELINE)
         if not others or BASELINE not in self.finalists:
             reason = SelectionReason.OUT_OF_TIME if out_of_time else SelectionReason.NONE_TRIED
-            return Selection(baseline, reason, metric=self.metric)
+            return Selection(BASELINE_ALONE, reason, metric=self.metric)
         ensemble = self.select_members(self.holdouts)
+        # Of every holdout: the gain and its standard error [holdouts, 2].
         gains = np.array([self.gain_on(k) for k in range(len(self.holdouts))])
         gain = combined(*gains.T)
-        if ensemble == baseline or self.is_no_better(gain):
+        if ensemble == BASELINE_ALONE or self.is_no_better(gain):
             return Selection(
-                ensemble=baseline,
+                ensemble=BASELINE_ALONE,
                 reason=SelectionReason.NONE_BETTER,
                 best_single=others[0],
                 gain=self.scores.difference(others[0]),
@@ -162,7 +176,7 @@ class EnsembleSelection:
         )
 
     def select_members(self, holdouts: Sequence[Holdout]) -> EnsembleSpec:
-        """The ensemble selected by some holdouts, oldest first; simple candidates come first.
+        """The ensemble selected by some holdouts, oldest first.
 
         Where class proportions drift, candidates would be ranked by the proportions that they
         learned. If that lowers the newest loss clearly and harms none, they are compared under the
@@ -172,12 +186,12 @@ class EnsembleSelection:
         """
         holdouts = [holdout.subset(self.is_learnable(holdout)) for holdout in holdouts]
         ensemble, losses = self.select_under_drift(holdouts, 0.0)
-        weights = self._equal_weights(holdouts)
+        weights = self.weights_of(len(holdouts))
         for strength in DRIFT_STRENGTHS:
             other, other_losses = self.select_under_drift(holdouts, strength)
             is_harmless = (other_losses <= (1 + MAX_HARM) * losses).all()
             helps_newest = other_losses[-1] < (1 - CLEAR_GAIN) * losses[-1]
-            is_better = overall(other_losses, weights) < overall(losses, weights)
+            is_better = mean_fold_loss(other_losses, weights) < mean_fold_loss(losses, weights)
             if is_harmless and helps_newest and is_better:
                 ensemble, losses = other, other_losses
         return ensemble
@@ -186,9 +200,12 @@ class EnsembleSelection:
         self, holdouts: Sequence[Holdout], strength: float
     ) -> tuple[EnsembleSpec, ndarray]:
         """The ensemble by predictions with a share of the forecast drift, and its losses."""
+        # Of equal candidates the first is selected, so simple ones come first.
         candidates = sorted(
-            dict.fromkeys([*self.finalists, FLOOR]), key=lambda candidate: candidate.num_parts
+            dict.fromkeys([*self.finalists, CLASS_PRIOR]),
+            key=lambda candidate: candidate.num_parts,
         )
+        # By candidate c and holdout k: `predictions[c][k]`.
         predictions = [
             [self.loss_inputs(candidate, holdout, strength) for holdout in holdouts]
             for candidate in candidates
@@ -196,38 +213,37 @@ class EnsembleSelection:
         weights = greedy_weights(
             predictions=predictions,
             losses=[partial(self.loss, holdout) for holdout in holdouts],
-            fold_weights=self._equal_weights(holdouts),
+            fold_weights=self.weights_of(len(holdouts)),
+            # A candidate with and without smoothing is one fit.
             fits=[candidate.smoothed(False) for candidate in candidates],
         )
         heaviest_first = np.argsort(-weights, kind="stable")
-        chosen = [k for k in heaviest_first if weights[k] > 0]
-        losses = [
-            self.loss(holdout, np.sum([weights[k] * predictions[k][j] for k in chosen], axis=0))
-            for j, holdout in enumerate(holdouts)
-        ]
-        members = tuple(Member(candidates[k], float(weights[k])) for k in chosen)
+        selected = [c for c in heaviest_first if weights[c] > 0]
+        losses = []
+        for k, holdout in enumerate(holdouts):
+            blended = np.sum([weights[c] * predictions[c][k] for c in selected], axis=0)
+            losses.append(self.loss(holdout, blended))
+        members = tuple(Member(candidates[c], float(weights[c])) for c in selected)
         return EnsembleSpec(members), np.array(losses)
 
-    def _equal_weights(self, holdouts: Sequence[Holdout]) -> ndarray | None:
-        """Equal weights for halves of a single window; None for the usual weights of folds."""
-        if len(self.windows) > 1:
-            return None
-        return np.full(len(holdouts), 1 / len(holdouts))
-
     def gain_on(self, k: int) -> tuple[float, float]:
-        """Score minus the baseline's on a holdout that did not select, and its standard error."""
+        """Score minus the baseline's on a holdout that did not select, and its standard error.
+
+        The score is that of the ensemble which the other holdouts select.
+        """
         ours = self.per_node_score(k, self.calibrated_out_of_fold[k])
         return mean_and_error(ours, self.per_node_score(k, self.calibrated_baseline[k]))
 
     def is_no_better(self, gain: Estimate) -> bool:
         """Whether ensembles gain nothing on holdouts that did not select them.
 
-        For accuracy the log-loss decides, which must be clearly smaller: hits are too coarse.
+        For accuracy the log-loss decides, which must be clearly smaller: numbers of correct
+        predictions are too coarse.
         """
         if self.metric != "accuracy":
             return gain.value <= 0
-        baseline = self.predictions_of(EnsembleSpec.single(BASELINE))
-        # under the class proportions that suit the baseline best: those learned, or forecast ones
+        baseline = self.predictions_of(BASELINE_ALONE)
+        # Under the class proportions that suit the baseline best: those learned, or forecast ones.
         loss, strength = min(
             (self.drifted_loss(baseline, strength), strength)
             for strength in (0.0, *DRIFT_STRENGTHS)
@@ -236,12 +252,12 @@ class EnsembleSelection:
 
     def drifted_loss(self, folds: Sequence[OutOfFold], strength: float) -> float:
         """Log-loss on nodes whose classes could be learned, with a share of the forecast drift."""
-        losses = []
-        for k, fold in enumerate(folds):
-            drifted = Calibration().with_drift(fold.drift, strength)
-            probabilities = drifted.apply(fold.probability, fold.prior)
-            losses.append(self.learnable_loss(k, probabilities))
-        return overall(losses, self.holdout_weights)
+        drifted = []
+        for fold in folds:
+            calibration = Calibration().with_drift(fold.drift, strength)
+            probabilities = calibration.apply(fold.probability, fold.prior)
+            drifted.append(CalibratedFold(probabilities, calibration))
+        return self.overall_loss(drifted)
 
     def learnable_loss(self, k: int, probabilities: ndarray) -> float:
         """Log-loss on nodes of a holdout whose classes could be learned."""
@@ -250,18 +266,18 @@ class EnsembleSelection:
         true_class = probabilities[mask][np.arange(len(truth)), truth]
         return log_loss(true_class, self.graph.num_labels)
 
-    def is_below_floor(self, ensemble: EnsembleSpec) -> bool:
+    def prior_is_better(self, ensemble: EnsembleSpec) -> bool:
         """Whether forecast class proportions have a clearly lower loss, and no lower score."""
         ours = self.calibrated_folds(ensemble)
-        floor = self.calibrated_folds(EnsembleSpec.single(FLOOR))
-        if self.overall_loss(floor) > (1 - CLEAR_GAIN) * self.overall_loss(ours):
+        prior = self.calibrated_folds(PRIOR_ALONE)
+        if self.overall_loss(prior) > (1 - CLEAR_GAIN) * self.overall_loss(ours):
             return False
-        return bool(self.overall_score(ours) <= self.overall_score(floor))
+        return self.overall_score(ours) <= self.overall_score(prior)
 
     def overall_loss(self, folds: Sequence[CalibratedFold]) -> float:
-        """Log-loss on nodes whose classes could be learned."""
+        """Log-loss on nodes whose classes could be learned, over all holdouts."""
         losses = [self.learnable_loss(k, fold.probabilities) for k, fold in enumerate(folds)]
-        return overall(losses, self.holdout_weights)
+        return mean_fold_loss(losses, self.holdout_weights)
 
     def overall_score(self, folds: Sequence[CalibratedFold]) -> float:
         """The metric over all folds."""
@@ -276,7 +292,7 @@ class EnsembleSelection:
         folds = []
         for k, holdout in enumerate(self.holdouts):
             others = [
-                other.without_nodes_of(holdout) for j, other in enumerate(self.holdouts) if j != k
+                other.without_nodes_of(holdout) for other in self.holdouts if other is not holdout
             ]
             folds.append(self.predict(k, self.select_members(others)))
         return folds
@@ -288,26 +304,27 @@ class EnsembleSelection:
     @cached_property
     def calibrated_baseline(self) -> list[CalibratedFold]:
         """The baseline on every holdout; only accuracy needs no calibration."""
-        folds = self.predictions_of(EnsembleSpec.single(BASELINE))
+        folds = self.predictions_of(BASELINE_ALONE)
         if self.metric == "accuracy":
             return [CalibratedFold(fold.probability, Calibration()) for fold in folds]
         return calibrate_each_by_others(folds, self.metric)
 
     def calibrated_folds(self, ensemble: EnsembleSpec) -> list[CalibratedFold]:
-        """Predictions of the selection, every fold calibrated by the others.
-
-        The forecast class proportions need no calibration but the forecast.
-        """
-        folds = self.predictions_of(ensemble)
-        if folds is self.out_of_fold:
+        """Predictions of the selection, every fold calibrated by the others."""
+        if ensemble not in (BASELINE_ALONE, PRIOR_ALONE):
             return self.calibrated_out_of_fold
-        if ensemble != EnsembleSpec.single(FLOOR):
+        folds = self.predictions_of(ensemble)
+        if ensemble == BASELINE_ALONE:
             return calibrate_each_by_others(folds, self.metric)
+        # The class prior needs no calibration but the forecast.
         return [calibrated_by(Calibration().with_drift(fold.drift, 1.0), fold) for fold in folds]
 
     def predictions_of(self, ensemble: EnsembleSpec) -> list[OutOfFold]:
-        """Out-of-fold predictions of the selection; no fold has selected the fixed candidates."""
-        if ensemble not in (EnsembleSpec.single(BASELINE), EnsembleSpec.single(FLOOR)):
+        """Out-of-fold predictions of the selection.
+
+        The baseline and the class prior are fixed; other ensembles are selected again per holdout.
+        """
+        if ensemble not in (BASELINE_ALONE, PRIOR_ALONE):
             return self.out_of_fold
         return [self.predict(k, ensemble) for k in range(len(self.holdouts))]
 
@@ -318,7 +335,7 @@ class EnsembleSelection:
             probability=self.ensemble_probabilities(ensemble, holdout),
             truth=self.truth(holdout),
             prior=prior_before(self.graph, holdout.window),
-            # Calibration ages faster than the order of candidates.
+            # Squared, because an old calibration is worth less than an old ranking of candidates.
             weight=float(self.holdout_weights[k]) ** 2,
             drift=self.drifts[holdout.window],
         )
@@ -330,14 +347,14 @@ class EnsembleSelection:
         folds = [self.predict(k, ensemble) for k in range(len(self.holdouts))]
         drift = prior_drift(self.graph, self.graph.require_cutoff("a calibration needs"))
         calibration = fit_calibration(folds, metric=self.metric, drift=drift)
-        if ensemble == EnsembleSpec.single(FLOOR):
+        if ensemble == PRIOR_ALONE:
             calibration = Calibration().with_drift(drift, 1.0)
-        # The threshold of sets for few targets is that of the newest fold.
+        # Few targets cannot decide the threshold of their sets: it is that of the newest fold.
         newest = calibrated_by(calibration.for_fold(folds[-1]), folds[-1])
         return replace(calibration, threshold=newest.calibration.threshold)
 
     def check_each_fold(self, ensemble: EnsembleSpec) -> list[FoldCheck]:
-        """How an ensemble and its calibration, made without a fold, do on that fold."""
+        """Scores of every holdout, by an ensemble and a calibration from the other ones."""
         folds = self.predictions_of(ensemble)
         calibrated = self.calibrated_folds(ensemble)
         final = self.fit_calibration(ensemble)
@@ -355,12 +372,17 @@ class EnsembleSelection:
         final: Calibration,
     ) -> FoldCheck:
         """Scores of one holdout; `final` is the calibration of the ensemble by all folds."""
-        holdout, truth = self.holdouts[k], fold.truth
-        probabilities, calibration = calibrated.probabilities, calibrated.calibration
+        holdout = self.holdouts[k]
+        truth = fold.truth
+        probabilities = calibrated.probabilities
+        calibration = calibrated.calibration
         label = calibration.labels(probabilities, fold.prior)
-        own = final.for_fold(fold)
-        final_rows = own.apply(self.ensemble_probabilities(ensemble, holdout), fold.prior)
-        final_label = own.labels(final_rows, fold.prior)
+        # The selected ensemble, which this holdout helped to select and to calibrate.
+        final = final.for_fold(fold)
+        final_probabilities = final.apply(
+            self.ensemble_probabilities(ensemble, holdout), fold.prior
+        )
+        final_label = final.labels(final_probabilities, fold.prior)
         sets = calibration.sets(probabilities, label)
         row = np.arange(len(truth))
         baseline = self.calibrated_baseline[k]
@@ -383,25 +405,23 @@ class EnsembleSelection:
             plain_score=display(float(self.per_node_score(k, baseline).mean())),
             confusion=confusion(truth, label),
             periods=score_periods(holdout.time, label == truth, baseline_is_right),
-            labelled=self.labelled_by_confidence(holdout, ensemble, final),
+            labelled=self.labelled_by_confidence(
+                holdout, ensemble, final, final_probabilities.max(1)
+            ),
         )
 
     def labelled_by_confidence(
-        self, holdout: Holdout, ensemble: EnsembleSpec, final: Calibration
+        self, holdout: Holdout, ensemble: EnsembleSpec, final: Calibration, labelled: ndarray
     ) -> list[float]:
-        """Share of a window's nodes that have a label, by the confidence of the final ensemble."""
+        """Share of a window's nodes that have a label, by the confidence of the final ensemble.
+
+        `labelled` is this confidence on the holdout.
+        """
         num_unlabelled = len(unlabelled_in(self.graph, holdout.window))
-        if not num_unlabelled or FLOOR in ensemble.candidates:
+        if not num_unlabelled or CLASS_PRIOR in ensemble.candidates:
             return []
         prior = prior_before(self.graph, holdout.window)
-        calibration = final.with_drift(self.drifts[holdout.window], final.strength)
-        labelled, unlabelled = (
-            calibration.apply(probabilities, prior).max(1)
-            for probabilities in (
-                self.ensemble_probabilities(ensemble, holdout),
-                self.unlabelled_probabilities(ensemble, holdout),
-            )
-        )
+        unlabelled = final.apply(self.unlabelled_probabilities(ensemble, holdout), prior).max(1)
         # The holdout is a part of the window, and the unlabelled nodes are a sample.
         share = len(holdout.index) / len(self.scores.truth[str(holdout.window)])
         return labelled_shares(labelled, unlabelled, share * num_unlabelled / len(unlabelled))
@@ -431,21 +451,24 @@ class EnsembleSelection:
         )
 
     def probabilities_of(self, candidate: Candidate, holdout: Holdout) -> ndarray:
-        if candidate == FLOOR:
+        if candidate == CLASS_PRIOR:
             return np.tile(prior_before(self.graph, holdout.window), (len(holdout.index), 1))
         probabilities = self.scores.probability(candidate, str(holdout.window))
         assert probabilities is not None
         return probabilities[holdout.index]
 
     def loss_inputs(self, candidate: Candidate, holdout: Holdout, strength: float) -> ndarray:
-        """What the loss reads, with a share of the forecast drift of class proportions."""
-        if strength == 0 and candidate != FLOOR:
+        """What the loss reads, with a share of the forecast drift of class proportions.
+
+        For metrics by log-loss, probabilities of the true class [n], otherwise of all [n, Y].
+        """
+        if strength == 0 and candidate != CLASS_PRIOR:
             return self.scores.loss_inputs(candidate, str(holdout.window))[holdout.index]
         factor = np.exp(strength * self.drifts[holdout.window])
-        moved = reweighted(self.probabilities_of(candidate, holdout), factor)
+        drifted = reweighted(self.probabilities_of(candidate, holdout), factor)
         if self.scoring_of(holdout).rule.by_log_loss:
-            return moved[np.arange(len(moved)), self.truth(holdout)]
-        return moved
+            return drifted[np.arange(len(drifted)), self.truth(holdout)]
+        return drifted
 
     def truth(self, holdout: Holdout) -> ndarray:
         return self.scores.truth[str(holdout.window)][holdout.index]
@@ -458,7 +481,7 @@ class EnsembleSelection:
         return scoring.loss(predictions, self.truth(holdout), self.graph.num_labels)
 
     def per_node_score(self, k: int, fold: CalibratedFold, metric: str | None = None) -> ndarray:
-        """A number per node of a holdout, whose mean is the score."""
+        """A number per node of a holdout [n], whose mean is the score."""
         scoring = self.scoring_of(self.holdouts[k])
         if metric is not None:
             scoring = replace(scoring, metric=metric)

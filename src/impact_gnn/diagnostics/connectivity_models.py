@@ -61,7 +61,7 @@ class PairCounts:
         label = view.label
         # Many periods are merged into steps of `width`; `filled` are the steps with labels [T].
         time = view.masked.time
-        known_times = view.masked.times[view.known]
+        known_times = view.masked.times[view.labelled_periods]
         first = int(known_times[0])
         last = int(known_times[-1])
         width = 1

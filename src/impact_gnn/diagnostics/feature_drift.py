@@ -19,12 +19,12 @@ from impact_gnn.diagnostics.view import NodeIndex, View, recent, sampled
 from impact_gnn.statistics import Scale
 
 THRESHOLDS = (0.4, 0.7)  # the assumption holds up to the first, is violated from the second on
-# Of more, a random sample is used.
+# Sizes of the random samples that are drawn from larger graphs.
 MAX_LABELLED = 20_000  # labelled nodes
 MAX_NODES = 200_000  # nodes with or without a label
-MAX_COLUMNS = 512
+MAX_COLUMNS = 512  # features
 REPLICATES = 60  # of the bootstrap
-MIN_NODES = 2  # of a cell; the noise of the mean of fewer is unknown
+MIN_NODES = 2  # of one class and period; the noise of the mean of fewer is unknown
 # Variance within a class, as a share of the pooled one; a class without noise must not dominate.
 MIN_VARIANCE = 0.1
 
@@ -40,8 +40,8 @@ class FeatureDrift(AssumptionCheck):
     times: list[int] = field(default_factory=list)  # labelled periods
     # of every labelled period; None where no class has a past
     drift: list[float | None] = field(default_factory=list)
-    all_times: list[int] = field(default_factory=list)  # periods of labelled nodes and targets
-    # Distance of the mean of all nodes of a period from that of the labelled nodes.
+    all_times: list[int] = field(default_factory=list)  # all periods of the graph
+    # distance of the mean of all nodes of a period from that of the labelled nodes, likewise
     all_drift: list[float | None] = field(default_factory=list)
 
 
@@ -63,7 +63,7 @@ def feature_drift(view: View) -> FeatureDrift:
     """
     if not view.num_features:
         return FeatureDrift(NOT_TESTABLE, "The graph has no features.")
-    num_periods = len(view.known)
+    num_periods = len(view.labelled_periods)
     if num_periods < 2:
         return FeatureDrift(
             NOT_TESTABLE, "Labels are known in one period only, so drift cannot be measured."
@@ -75,16 +75,15 @@ def feature_drift(view: View) -> FeatureDrift:
     x = view.features(nodes, columns)
     scale = Scale.fit(x)
     scaled = scale.apply(x).astype(np.float32, copy=False)
-    # Class, and position among the labelled periods, of every sampled node [n].
-    label = view.label[nodes]
-    period = np.searchsorted(view.known, view.masked.period[nodes])
-    cells = Cells.of(label, period, scaled)
-    # First recent period, as a position among the labelled ones.
+    # From positions among all periods to positions among the labelled ones [n].
+    period = np.searchsorted(view.labelled_periods, view.masked.period[nodes])
+    cells = Cells.of(view.label[nodes], period, scaled)
+    # The first recent period, likewise.
     first = max(num_periods - recent(num_periods), 0)
     if len(np.unique(cells.label)) < 2:
         return FeatureDrift(NOT_TESTABLE, "Fewer than two classes have enough nodes for a mean.")
-    by_period = cells.by_period(num_periods)
-    if np.isnan(by_period[first:]).all():
+    drift_by_period = cells.drift_by_period(num_periods)
+    if np.isnan(drift_by_period[first:]).all():
         return FeatureDrift(
             NOT_TESTABLE, "No class has enough nodes in a recent period and before it."
         )
@@ -100,15 +99,14 @@ def feature_drift(view: View) -> FeatureDrift:
         drawn_distance[b] = cells.distance(mean, noise)
     # For the figure: all nodes by period, labelled or not.
     all_nodes: NodeIndex = sampled(view.masked.num_nodes, MAX_NODES, rng)
-    x = view.features(all_nodes, columns)
-    of_all = _drift_of_all(view, all_nodes, x, scale, distance)
+    all_x = view.features(all_nodes, columns)
     series: dict[str, Any] = {
-        "times": listed(view.masked.times[view.known]),
-        "drift": listed(by_period / np.sqrt(max(distance, 1e-12))),
+        "times": listed(view.masked.times[view.labelled_periods]),
+        "drift": listed(drift_by_period / np.sqrt(max(distance, 1e-12))),
         "all_times": listed(view.masked.times),
-        "all_drift": listed(of_all),
+        "all_drift": listed(_drift_of_all(view, all_nodes, all_x, scale, distance)),
     }
-    # In 5 % of the replicates the classes do not even differ: no unit to compare with.
+    # Classes that do not even differ, here or in 5 % of the replicates, are no unit.
     if distance <= 0 or np.quantile(drawn_distance, 0.05) <= 0:
         why = "The features hardly separate the classes, so drift has no unit to compare with."
         return FeatureDrift(NOT_TESTABLE, why, **series)
@@ -128,7 +126,10 @@ def feature_drift(view: View) -> FeatureDrift:
 def _drift_of_all(
     view: View, nodes: NodeIndex, x: ndarray, scale: Scale, distance: float
 ) -> ndarray:
-    """Distance of the mean of every period from that of the labelled nodes, in class distances."""
+    """Distance of the mean of every period from that of the labelled nodes, in class distances.
+
+    `x` are the features of `nodes`, and `distance` is the squared one between classes.
+    """
     period = view.masked.period[nodes].astype(np.int32)
     # Moments [T, f] of the values before scaling.
     count, mean, squares = group_moments(x, period, len(view.masked.times))
@@ -137,7 +138,7 @@ def _drift_of_all(
     variance_of_mean = variance / np.maximum(count, 1)[:, None]
     noise = (variance_of_mean / scale.scale**2).sum(1)
     # Scaling moved the mean of the labelled nodes to 0, so this is the distance from it.
-    square = (scale.apply(mean) ** 2).sum(1) - noise
+    square = (scale.apply(mean) ** 2).sum(1) - noise  # [T]
     drift = np.sqrt(np.maximum(square, 0) / max(distance, 1e-12))
     return np.where(count > 1, drift, np.nan)
 
@@ -149,10 +150,10 @@ class Cells:
     label: ndarray  # [C]
     period: ndarray  # [C]
     count: ndarray  # nodes [C]
-    weight: ndarray  # of a node: one over the relative variance within its class [C]
+    weight: ndarray  # of every node of a cell: 1 / relative variance within its class [C]
     mean: ndarray  # [C, f]
     noise: ndarray  # expected ‖mean − true mean‖² [C]
-    redrawn_noise: ndarray  # noise that drawing the nodes once more adds [C]
+    redrawn_noise: ndarray  # the noise that the bootstrap adds [C]
     values: ndarray  # features in the order of the cells [n, f]
     start: ndarray  # where each cell begins in `values` [C]
 
@@ -208,42 +209,43 @@ class Cells:
 
     def classes(self, mean: ndarray, noise: ndarray) -> tuple[ndarray, ndarray, ndarray]:
         """Mean [Y, f], share of the weight [Y] and noise [Y] of every class that has cells."""
+        # From labels to positions among the classes that have cells.
         _, position = np.unique(self.label, return_inverse=True)
-        # Share of a cell in its class [C].
-        part = self.count / np.bincount(position, self.count)[position]
+        # Share of a cell in the nodes of its class [C].
+        share = self.count / np.bincount(position, self.count)[position]
         class_mean = np.zeros((position.max() + 1, mean.shape[1]))
-        np.add.at(class_mean, position, part[:, None] * mean)
+        np.add.at(class_mean, position, share[:, None] * mean)
         weight = np.bincount(position, self.count * self.weight)
         # The noise of a weighted mean has squared weights.
-        class_noise = np.bincount(position, part**2 * noise)
+        class_noise = np.bincount(position, share**2 * noise)
         return class_mean, weight / weight.sum(), class_noise
 
     def distance(self, mean: ndarray, noise: ndarray) -> float:
         """Mean squared distance of the classes from their common mean, less the noise."""
         class_mean, share, class_noise = self.classes(mean, noise)
-        # Distance from the common mean of the classes, [Y].
+        # Squared distance from the common mean of the classes, [Y].
         square = ((class_mean - share @ class_mean) ** 2).sum(1)
-        # The common mean contains every class with its share.
-        expected = class_noise * (1 - 2 * share)
-        common = (share**2 * class_noise).sum()
-        return float((share * (square - expected - common)).sum())
+        # Its noise: the common mean contains every class with its share, so both are correlated.
+        own_noise = class_noise * (1 - 2 * share)
+        common_noise = (share**2 * class_noise).sum()
+        return float((share * (square - own_noise - common_noise)).sum())
 
     def drift(self, mean: ndarray, noise: ndarray, first: int) -> float:
         """Mean squared distance of cells from the past of their class, from `first` on."""
-        square, weight = self._to_past(mean, noise)
+        square, weight = self._square_to_past(mean, noise)
         weight = np.where(self.period >= first, weight, 0)
         total = (weight * square).sum()
         return float(total / max(weight.sum(), 1e-300))
 
-    def by_period(self, num_periods: int) -> ndarray:
+    def drift_by_period(self, num_periods: int) -> ndarray:
         """Root mean squared distance from the past by period; NaN where no class has a past."""
-        square, weight = self._to_past(self.mean, self.noise)
+        square, weight = self._square_to_past(self.mean, self.noise)
         total = np.bincount(self.period, weight, num_periods)
         summed = np.bincount(self.period, weight * square, num_periods)
         mean = safe_divide(summed, total, np.nan)
         return np.sqrt(np.maximum(mean, 0))
 
-    def _to_past(self, mean: ndarray, noise: ndarray) -> tuple[ndarray, ndarray]:
+    def _square_to_past(self, mean: ndarray, noise: ndarray) -> tuple[ndarray, ndarray]:
         """‖μ_yt − μ_y,<t‖² less its noise [C], and its weight: 0 where a class has no past."""
         # Nodes of the class in earlier periods, [C].
         before = self._sum_before(self.count)
@@ -256,8 +258,9 @@ class Cells:
         return square, np.where(before > 0, self.count * self.weight, 0)
 
     def _sum_before(self, values: ndarray) -> ndarray:
-        """Sums over the earlier cells of the same class."""
-        # Over all earlier cells, of any class.
+        """Sums over the earlier cells of the same class, of values per cell [C, ...]."""
+        # Over all cells before, of any class: cells are sorted by class, then period.
         total = np.cumsum(values, axis=0) - values
-        # Labels are sorted: subtract what the first cell of each class already has.
-        return total - total[np.searchsorted(self.label, self.label)]
+        # Without those of other classes, which end before the first cell of the own class.
+        first_cell = np.searchsorted(self.label, self.label)
+        return total - total[first_cell]

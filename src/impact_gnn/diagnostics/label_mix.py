@@ -48,12 +48,12 @@ def label_mix(view: View) -> LabelMix:
     """
     labelled = view.label >= 0
     # Labels by period [T, Y]; `row` is the position of a node's period among the labelled ones.
-    row = np.searchsorted(view.known, view.masked.period[labelled])
+    row = np.searchsorted(view.labelled_periods, view.masked.period[labelled])
     size = max(view.masked.num_labels, 1)
     cell = row * size + view.label[labelled]
-    counts = np.bincount(cell, minlength=len(view.known) * size)
+    counts = np.bincount(cell, minlength=len(view.labelled_periods) * size)
     counts = counts.reshape(-1, size)
-    times = listed(view.masked.times[view.known])
+    times = listed(view.masked.times[view.labelled_periods])
     mix = listed(_shares(counts))
     if len(counts) < 2:
         why = "Labels are known in one period only, so a change cannot be measured."

@@ -129,7 +129,7 @@ def message_shift(view: View, *, hops: int = 1) -> MessageShift | None:
     num_nodes = np.bincount(sample.group)
     return MessageShift(
         path=description,
-        times=listed(view.masked.times[view.known[-MAX_PERIODS:]]),
+        times=listed(view.masked.times[view.labelled_periods[-MAX_PERIODS:]]),
         count=listed(sample.count),
         silent=listed(1 - num_messages / num_nodes),
         noise=listed(noise),
@@ -152,7 +152,7 @@ class Sample:
         labelled = np.flatnonzero(view.label >= 0)
         period = view.masked.period[labelled]
         # Only the most recent labelled periods.
-        by_period = [labelled[period == t] for t in view.known[-MAX_PERIODS:]]
+        by_period = [labelled[period == t] for t in view.labelled_periods[-MAX_PERIODS:]]
         parts = [part[sampled(len(part), PER_PERIOD, rng)] for part in by_period]
         targets = np.flatnonzero(view.masked.targets())
         parts.append(targets[sampled(len(targets), MAX_TARGETS, rng)])

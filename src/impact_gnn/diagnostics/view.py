@@ -68,8 +68,8 @@ class View:
         return self.masked.require_cutoff("a diagnosis needs")
 
     @cached_property
-    def known(self) -> ndarray:
-        """Positions of the labelled periods among all times."""
+    def labelled_periods(self) -> ndarray:
+        """Positions of the labelled periods among all times, in order."""
         return np.unique(self.masked.period[self.label >= 0])
 
     @classmethod

@@ -30,7 +30,7 @@ from impact_gnn.engines.hop import Features, Hop, SlicedHop
 from impact_gnn.engines.operator import Operator
 
 SLICES_PER_THREAD = 2
-"""The least number of slices per thread of the cluster, so that threads end together."""
+"""About the least number of slices per thread of the cluster, so that threads end together."""
 
 RETRIES = 3  # of a task that failed
 CHECK = 2.0  # seconds between two checks whether there are workers

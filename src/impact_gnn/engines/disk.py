@@ -39,7 +39,13 @@ from impact_gnn.engines.edges import EdgeList, StoredCSR, csr_arrays, describe_c
 from impact_gnn.engines.engine import FEW_ROWS, Engine
 from impact_gnn.engines.hop import Features, Hop, SlicedHop, selected_hop
 from impact_gnn.engines.operator import Operator, row_blocks
-from impact_gnn.engines.slices import OPTIONS, Job, StoredOperator, run_slice, slice_borders
+from impact_gnn.engines.slices import (
+    OPERATOR_OPTIONS,
+    Job,
+    StoredOperator,
+    run_slice,
+    slice_borders,
+)
 from impact_gnn.graph import Nodes, Relation, TemporalGraph, Triple, storage
 from impact_gnn.graph.csr import CSR, earliest
 
@@ -231,7 +237,7 @@ class FileEngine(Engine):
     @property
     @abstractmethod
     def min_slices(self) -> int:
-        """The least number of slices that keeps all workers busy."""
+        """About the least number of slices that keeps all workers busy."""
 
     def _sort_relation(
         self, graph: TemporalGraph, relation: Triple, *, both_directions: bool = False
@@ -331,7 +337,7 @@ class FileEngine(Engine):
             "source": operator.source_period,
             "target": operator.target_period,
         }
-        options = {name: getattr(operator, name) for name in OPTIONS}
+        options = {name: getattr(operator, name) for name in OPERATOR_OPTIONS}
         # All that the operator depends on; equal operators share a folder.
         key = _files.digest(str(csr.directory), *options.values(), *arrays.values())
         stored = StoredOperator(self.root / "operators" / key, csr.directory, options)

@@ -20,10 +20,10 @@ from impact_gnn.engines.edges import StoredCSR
 from impact_gnn.engines.hop import SlicedHop, columns_of
 from impact_gnn.engines.operator import Operator
 
-VECTOR = 16
-"""Slices have a multiple of this many columns where memory allows: a cache line of float32."""
-
-OPTIONS = ("norm", "self_loop", "balanced")  # of an operator, besides its arrays
+# The width of slices is a multiple of the first of these that memory allows: the kernel sums that
+# many columns at a time, and 16 of float32 are a cache line.
+COLUMN_UNITS = (16, 4, 1)
+OPERATOR_OPTIONS = ("norm", "self_loop", "balanced")  # fields of an operator besides its arrays
 BLOCK_EDGES = 1 << 23  # edges that are read before their pages are released
 
 
@@ -31,15 +31,15 @@ BLOCK_EDGES = 1 << 23  # edges that are read before their pages are released
 class StoredOperator:
     """An operator whose arrays are in `folder`, and whose edges are a `StoredCSR` in `edges`.
 
-    Workers receive both paths. A path is never read from a file, which somebody may have changed.
+    Workers receive both paths, because a path in a file may have been changed by somebody else.
     """
 
     folder: Path
     edges: Path
-    options: dict[str, Any]  # `OPTIONS` of the operator
+    options: dict[str, Any]  # values of `OPERATOR_OPTIONS` by name
 
     def open(self) -> Operator:
-        """Return the operator; its arrays are mapped."""
+        """Return the operator; its arrays are mapped from the files."""
         csr = StoredCSR.open(self.edges)
         operator = Operator(
             csr=csr,
@@ -48,7 +48,7 @@ class StoredOperator:
             target_period=self._array("target"),
             **self.options,
         )
-        # Fills the cached properties.
+        # Stored values fill the operator's cached properties, or each task would compute them.
         if operator.balanced:
             vars(operator)["edges"] = replace(csr, weight=self._array("weight"))
         if operator.norm == "sym":
@@ -61,10 +61,11 @@ class StoredOperator:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """Hops to compute by slices: hop k is operator k − 1 applied to hop k − 1; hop 0 is `x`.
+    """Hops to compute by slices: hop k is `operators[k - 1]` applied to hop k − 1; hop 0 is `x`.
 
     Slice k has the columns from `column_borders[k]` to before `column_borders[k + 1]`. Hop k has
-    `num_nodes[k]` nodes. Jobs are sent to workers.
+    `num_nodes[k]` nodes; of the last hop only `rows` are computed, unless that is None. Jobs are
+    sent to workers.
     """
 
     directory: Path
@@ -85,7 +86,10 @@ class Job:
         return self.directory / f"{hop}-{slice_index:05d}.npy"
 
     def rows_of(self, hop: int) -> ndarray | None:
-        """Return the rows for which a hop is computed: only the last one is not for all."""
+        """Return the nodes for which a hop is computed; None for all, as in every hop but the last.
+
+        The next hop reads rows of any node.
+        """
         return self.rows if hop == len(self.operators) else None
 
     def shape(self, hop: int, slice_index: int) -> tuple[int, int]:
@@ -104,8 +108,11 @@ class Job:
         ]
 
     def hop(self, hop: int) -> SlicedHop:
-        files = [self.file(hop, slice_index) for slice_index in range(self.num_slices)]
-        slices = tuple(_files.open_array(file, sealed=True) for file in files)
+        """Return a hop from the files of its slices."""
+        slices = tuple(
+            _files.open_array(self.file(hop, slice_index), sealed=True)
+            for slice_index in range(self.num_slices)
+        )
         return SlicedHop(slices, f"{self.key}-{hop}")
 
 
@@ -116,13 +123,13 @@ def run_slice(job: Job, slice_index: int) -> None:
         goal = job.file(hop, slice_index)
         if goal.exists():
             continue
-        low, high = job.column_borders[slice_index : slice_index + 2]
-        x = job.x
-        if hop > 1:
+        if hop == 1:
+            low, high = job.column_borders[slice_index : slice_index + 2]
+            values = columns_of(job.x, low, high, job.dtype)
+        else:
+            # The file of the hop before has the columns of this slice only.
             x = _files.open_array(job.file(hop - 1, slice_index), sealed=True)
-            # A stored hop holds the columns of this slice only.
-            low, high = 0, high - low
-        values = columns_of(x, low, high, job.dtype)
+            values = columns_of(x, 0, x.shape[1], job.dtype)
         operator = stored.open()
         with _files.atomic_array(goal, job.dtype, job.shape(hop, slice_index)) as result:
             _apply(operator, values, job.rows_of(hop), result, job.threads)
@@ -138,12 +145,13 @@ def _apply(
 ) -> None:
     """Write M·X, or some rows of it, into a file by blocks, whose edges are read and released."""
     csr = operator.edges
-    cumulative = csr.indptr
+    # Edges before each row of the result, by which rows are cut into blocks.
+    edges_before = csr.indptr
     if rows is not None:
         num_edges = csr.indptr[rows + 1] - csr.indptr[rows]
-        # Edges before each requested row, by which rows are cut into blocks.
-        cumulative = np.append(0, np.cumsum(num_edges))
-    for first, last in pairwise(_native.spans(cumulative, BLOCK_EDGES).tolist()):
+        edges_before = np.append(0, np.cumsum(num_edges))
+    for first, last in pairwise(_native.spans(edges_before, BLOCK_EDGES).tolist()):
+        # Both are positions in `out`, and so in `rows`.
         if rows is None:
             operator.apply(x, out, threads, (first, last))
         else:
@@ -155,6 +163,8 @@ def slice_borders(
     num_columns: int, num_rows: int, dtype: np.dtype, memory: int, min_slices: int = 1
 ) -> tuple[int, ...]:
     """Return the borders of the widest slices of `num_rows` rows that fit into `memory`.
+
+    There are about `min_slices` of them or more, so that all workers are busy.
 
     Examples:
         >>> slice_borders(100, 1000, np.dtype(np.float32), 200_000)
@@ -168,12 +178,9 @@ def slice_borders(
             f"the memory limit is too small: {num_rows:,} nodes need at least "
             f"{_files.readable_size(column_size)} for one column, plus the edges; raise it."
         )
-    # At least as many slices as keep all workers busy.
+    # Rounded up, so there may be fewer slices than requested.
     width = min(width, max(1, -(-num_columns // min_slices)))
-    # Whole cache lines where possible: the kernel sums 16 or 4 columns at a time.
-    for unit in (VECTOR, 4):
-        if width >= unit:
-            width = width // unit * unit
-            break
+    unit = next(unit for unit in COLUMN_UNITS if unit <= width)
+    width -= width % unit
     # Without columns there is one slice, which is empty.
     return (*range(0, max(num_columns, 1), width), num_columns)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,12 +43,12 @@ RowIndex: TypeAlias = ndarray
 """Positions among the rows that a model reads."""
 
 Period: TypeAlias = int  # position in `graph.times`
-Run: TypeAlias = tuple[Period, Period]  # the first and last of neighbouring periods
+Run: TypeAlias = tuple[Period, Period]  # first and last of consecutive periods
 Time: TypeAlias = int  # value as in `graph.time`; a cutoff is one
 
 OWN_FEATURES = 0  # position of the node's own features among the feature hops
 MOST_HOPS = 100
-MOST_SNAPSHOTS = 64  # with more periods, neighbouring ones share a snapshot
+MOST_SNAPSHOTS = 64  # with more periods, consecutive ones share a snapshot
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,24 +60,23 @@ class Snapshot:
 
     Args:
         graph: The whole or the smaller graph.
-        node_index: Positions in `graph` of *this* snapshot.
+        node_index: The nodes that read this snapshot, by their positions in its `graph`.
         period: The last visible period.
-        labels_before: Labels are visible of nodes before this period alone: the first one whose
-            nodes read this snapshot.
-        hidden_after: In a whole graph the same as `period`: later nodes have weight 0 in messages.
-            In a smaller graph None: there is nothing to hide.
+        labels_before: The first period whose nodes read this snapshot: only labels of earlier
+            nodes are visible to them.
+        is_smaller_graph: Whether nodes have other positions than in the whole graph.
     """
 
     graph: TemporalGraph
     node_index: NodeIndex
     period: Period | None
-    hidden_after: Period | None
     labels_before: Period | None
+    is_smaller_graph: bool = False
 
     @property
-    def is_smaller_graph(self) -> bool:
-        """Whether nodes have other positions than in the whole graph."""
-        return self.hidden_after != self.period
+    def hidden_after(self) -> Period | None:
+        """Nodes after this period have weight 0 in messages; None if there are no such nodes."""
+        return None if self.is_smaller_graph else self.period
 
     @property
     def node_index_or_all(self) -> NodeIndex | None:
@@ -86,7 +86,7 @@ class Snapshot:
     def visible_label(self, label: ndarray, period: ndarray) -> ndarray:
         """Return labels [N], or probabilities [N, Y]; −1, or zeros, where not known then.
 
-        Nodes, and their periods [N], are those of the whole graph.
+        Nodes, and their periods [N], are those of the whole graph, before and after.
         """
         if self.labels_before is None:
             return label
@@ -131,21 +131,21 @@ class Inputs:
         view = self.view
         if checks.at_least("hops", self.hops, 0) > MOST_HOPS:
             raise InputError(
-                f"hops={self.hops} is more than {MOST_HOPS}, "
-                "which averages over most of the graph; "
-                f"use 2 or 3."
+                f"hops={self.hops} is more than {MOST_HOPS}, which averages over most of the "
+                "graph; use 2 or 3."
             )
         view.require_cutoff("inputs need")
         # Encoded once: snapshots and views with fewer labels have the same features.
         graph = self.engine.graph(view.encoded(), undirected=self.undirected)
         object.__setattr__(self, "graph", graph)
-        if graph.x is None and not self.paths():  # nor do others' features reach the nodes
+        # Without any features that reach the target nodes, models read their degrees.
+        if graph.x is None and not self._sources():
             object.__setattr__(self, "graph", graph.with_features(degrees(view)))
         if self.predicted_nodes is None:
             last = view.time[view.label >= 0].max()
             row_nodes = np.flatnonzero((view.label >= 0) | (view.time >= last))
         else:
-            # Sorted: as many rows as nodes are all nodes in order.
+            # Each once and in order: if there are as many as nodes, row k is node k.
             row_nodes = np.unique(self.predicted_nodes)
         what = f"probabilities of {len(row_nodes):,} nodes and {view.num_labels:,} classes"
         checks.fits(what, 8 * len(row_nodes) * view.num_labels, "merge rare classes")
@@ -160,6 +160,7 @@ class Inputs:
         label hops are computed from these probabilities of the rows [n, Y] instead of the labels.
         """
         own = self._own_columns(method, cutoff)
+        # The part "features" stands for a node's own features alone.
         if "features" in method:
             return own, []
         masked_graph = self.graph.masked(cutoff)
@@ -211,7 +212,7 @@ class Inputs:
 
     def _aligned_hops(self, method: Method, masked_graph: TemporalGraph) -> list[Hop]:
         """Return the feature hops of the rows after all alignments."""
-        nodes = self._nodes(method)
+        nodes = self._hop_nodes(method)
         hops = self._feature_hops(method)
         for part in method.parts:
             # Nodes to predict have no labels: an alignment of labelled nodes does nothing to them.
@@ -237,31 +238,34 @@ class Inputs:
         the node's own features, of which they are means.
         """
         num_added = sum(part.inputs is not None for part in method.parts)
-        # Every matrix of the node's own columns is a group of its own.
+        # Every matrix of the node's own columns is a group of its own; hops follow them.
         groups = [[k] for k in range((self.graph.x is not None) + num_added)]
         if "features" in method:
             return groups
-        count = len(self._feature_hops(method))
-        end = len(groups)
+        num_hops = len(self._feature_hops(method))
+        first = len(groups)
         if not self.graph.is_hetero:
-            return [list(range(end + count))]
-        sizes = self._relation_sizes(count)
+            return [list(range(first + num_hops))]
+        # No features reach the target nodes.
+        if not num_hops:
+            return groups
+        sizes = self._relation_sizes(num_hops)
         round_trips = [False] * len(sizes)
         if self.squashed and self.graph.x is not None:
             # Two steps lead there and back.
             round_trips = [len(path) == 2 for path in collected(self.graph)]
         for size, is_round_trip in zip(sizes, round_trips, strict=True):
-            group = list(range(end, end + size))
+            group = list(range(first, first + size))
             if is_round_trip:
                 group.insert(0, OWN_FEATURES)
             groups.append(group)
-            end += size
+            first += size
         return groups
 
-    def _relation_sizes(self, count: int) -> list[int]:
-        """Return the number of hops per last relation, in hop order; they sum to `count`."""
+    def _relation_sizes(self, num_hops: int) -> list[int]:
+        """Return the number of hops per last relation, in hop order; they sum to `num_hops`."""
         if not self.graph.is_hetero:
-            return [count]
+            return [num_hops]
         if self.squashed:
             return [self.hops] * len(collected(self.graph))
         # Paths are sorted by their last relation, so those of one relation are neighbours.
@@ -284,11 +288,21 @@ class Inputs:
         paths = metapaths(self.graph, self.max_path_length, start=start)
         return sorted(paths, key=lambda path: position[path[-1]])
 
+    def _sources(self) -> set[str]:
+        """Return the types with features at which paths begin, without listing the paths."""
+        starts: set[str] = set()
+        reached = {self.graph.target}
+        # One step backwards from all types that were reached by the step before.
+        for _ in range(checks.at_least("hops", self.max_path_length, 1)):
+            reached = {triple[0] for triple in self.graph.relations if triple[2] in reached}
+            starts |= reached
+        return {kind for kind in starts if self.graph.nodes[kind].x is not None}
+
     def is_simple(self, method: Method) -> bool:
         """Tell whether one operator is applied repeatedly, which engines do best."""
         return not self.graph.is_hetero and "ends" not in method
 
-    def _nodes(self, method: Method) -> NodeIndex:
+    def _hop_nodes(self, method: Method) -> NodeIndex:
         """Return the nodes whose hops are computed: `row_nodes`, or all nodes.
 
         All are needed for the statistics of an alignment, and cost little more than `row_nodes`
@@ -300,23 +314,19 @@ class Inputs:
         return self.row_nodes
 
     def _feature_hops(self, method: Method) -> list[Hop]:
-        """Return the feature hops of `_nodes(method)` before alignments."""
+        """Return the feature hops of `_hop_nodes(method)` before alignments."""
         for part in method.parts:
             if part.check_graph is not None:
                 part.check_graph(self.graph)
-        if not self.paths():
+        if not self._sources():
             return []
-        nodes = self._nodes(method)
+        nodes = self._hop_nodes(method)
         key = ("hops", *_hop_parts(method), nodes is self.row_nodes)
         compute = self._repeated_hops if self.is_simple(method) else self._metapath_hops
         if self.squashed and self.graph.is_hetero:
             compute = self._squashed_hops
-        return self._cached(
-            key,
-            lambda: self._over_time(
-                self.graph, method, nodes, lambda snapshot: compute(method, snapshot)
-            ),
-        )
+        on_snapshot = partial(compute, method)
+        return self._cached(key, lambda: self._over_time(self.graph, method, nodes, on_snapshot))
 
     def _repeated_hops(self, method: Method, snapshot: Snapshot) -> list[Hop]:
         x = snapshot.graph.x
@@ -340,8 +350,7 @@ class Inputs:
         width = None
         if snapshot.graph.x is None:
             # The widest features from which paths begin.
-            starts = [snapshot.graph.nodes[path[0][0]].x for path in self.paths()]
-            width = max(x.shape[1] for x in starts if x is not None)
+            width = max(snapshot.graph.nodes[kind].num_features or 0 for kind in self._sources())
         messages = squash(
             snapshot.graph,
             iterations=self.hops,
@@ -356,7 +365,7 @@ class Inputs:
     def _label_hops(
         self, masked_graph: TemporalGraph, method: Method, soft: ndarray | None = None
     ) -> list[Hop]:
-        """Return label hops.
+        """Return label hops of `row_nodes`, from labels or from probabilities of the rows.
 
         On snapshots, a node reads labels of earlier periods. Where a run of periods shares a
         snapshot (`_runs`), these are the periods before the run.
@@ -416,18 +425,18 @@ class Inputs:
 
         Without a run it is today's graph.
         """
-        first, period = run or (None, None)
+        first, last = run or (None, None)
         # Edges without times come with their nodes, so a table of weights can hide them.
-        if period is None or (self.is_simple(method) and self.view.edge_time is None):
-            return Snapshot(graph, nodes, period, hidden_after=period, labels_before=first)
+        if last is None or (self.is_simple(method) and self.view.edge_time is None):
+            return Snapshot(graph, nodes, last, labels_before=first)
         # From the user's edges: where several were merged, the merged one has today's weight.
         original = graph.with_parts(dict(graph.nodes), dict(self.view.relations))
         earlier = self.engine.graph(
-            original, upto=int(graph.times[period]), undirected=self.undirected
+            original, upto=int(graph.times[last]), undirected=self.undirected
         )
-        # Nodes stay in order, so a new position is the number of earlier nodes before it.
-        position = np.cumsum(graph.period <= period) - 1
-        return Snapshot(earlier, position[nodes], period, hidden_after=None, labels_before=first)
+        # Nodes stay in order, so a new position is the number of visible nodes before it.
+        position = np.cumsum(graph.period <= last) - 1
+        return Snapshot(earlier, position[nodes], last, labels_before=first, is_smaller_graph=True)
 
     def _over_time(
         self,
@@ -436,7 +445,7 @@ class Inputs:
         nodes: NodeIndex,
         compute: Callable[[Snapshot], list[Hop]],
     ) -> list[Hop]:
-        """Return the hops of today's graph, or, on snapshots, a node's rows of its snapshot."""
+        """Return hops of today's graph, or hops whose rows come from the snapshot of their node."""
         if "snapshot" not in method:
             return compute(self.snapshot(graph, method, None, nodes))
         results: list[ndarray] = []
@@ -481,7 +490,7 @@ def _hop_parts(method: Method) -> tuple[object, ...]:
 
 
 def _runs(counts: ndarray, most: int) -> list[Run]:
-    """Group periods into at most `most` runs (first, last) of about equally many nodes.
+    """Group periods into at most `most` runs of about equally many nodes.
 
     The last periods stay single.
     """
@@ -491,7 +500,7 @@ def _runs(counts: ndarray, most: int) -> list[Run]:
     # Half of the snapshots are the last periods alone; earlier periods share the others.
     num_early = size - most // 2
     num_groups = most - most // 2
-    # by early period: the share of nodes up to it, and so its group
+    # The share of nodes up to every early period decides its group.
     share = np.cumsum(counts[:num_early]) / max(counts[:num_early].sum(), 1)
     group = np.minimum((share * num_groups).astype(int), num_groups - 1)
     # The first period of every group.

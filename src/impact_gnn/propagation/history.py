@@ -9,8 +9,8 @@ One pass in order of time aggregates a value per entity. All rows of one time ar
 of them is written, so equal times never see each other.
 
 Labels of targets are known up to the cutoff only. A row of the past therefore reads labels as of
-the beginning of its period, so that the rows of a training resemble the rows to predict. (To draw
-the lags of a longer horizon for them as well did not lower the log-loss of past folds.)
+the beginning of its period, so that training rows resemble the rows to predict. (Hiding labels for
+several periods, as for targets of a longer horizon, did not lower the log-loss of past folds.)
 
 Aggregates of a team do not know how strong its opponents were. A running model does: the log-odds
 of a row are an intercept plus the strengths of its entities in their roles, and each known label
@@ -37,7 +37,8 @@ from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import build_csr
 from impact_gnn.graph.parts import Relation
 
-HALF_LIVES = (3.0, 12.0)  # in earlier times of an entity; of all rows together, in periods
+# In distinct times at which an entity had rows; for the role that all rows share, in periods.
+HALF_LIVES = (3.0, 12.0)
 SHRINKAGE = 4.0  # labels of an entity that count as much as the overall class proportions
 MOST_COLUMNS = 8  # numeric features that are aggregated: the first ones
 MOST_FANOUT = 2.0  # entities per entity, on average, up to which a path of two relations is used
@@ -50,6 +51,7 @@ DRIFT = 0.0005
 NEVER = -1.0  # in place of the logarithm of a time span where there is no earlier row
 EVERYTHING = "all rows"
 WINDOWS = ("whole past", *(f"half-life {half_life:g}" for half_life in HALF_LIVES))
+RECENT = 1  # position in `WINDOWS` of the shortest half-life
 
 # Columns of `_aggregate`. Sum and weight of the whole past, which does not decay, come last; those
 # of the other windows follow.
@@ -63,11 +65,11 @@ class Pairs:
     row: ndarray
     entity: ndarray
 
-    def where(self, mask: ndarray) -> Pairs:
+    def select(self, mask: ndarray) -> Pairs:
         return Pairs(self.row[mask], self.entity[mask])
 
     def by_time(self, time: ndarray) -> tuple[ndarray, ndarray, ndarray]:
-        """Return rows, entities and the rows' times in order of time."""
+        """Return rows, entities and the rows' times in order of the time of every row [N]."""
         key = time[self.row]
         # Stable: of equal times, the order of the pairs decides.
         order = np.argsort(key, kind="stable")
@@ -87,8 +89,8 @@ class Role:
 Links: TypeAlias = dict[str, dict[str, Pairs]]
 """Pairs of rows and entities by type of entity, and by relation."""
 
-Aggregate: TypeAlias = Callable[[ndarray], ndarray]
-"""Aggregates a value per row over the earlier rows of the entities [n, aggregates]."""
+Aggregator: TypeAlias = Callable[[ndarray], ndarray]
+"""Aggregates a value per row [N] over the earlier rows of the entities [n, aggregates]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,53 +99,52 @@ class History:
 
     Args:
         graph: The view.
-        nodes: The rows.
+        nodes: The rows whose columns are requested, each once [n].
     """
 
     graph: TemporalGraph
     nodes: ndarray
 
     @property
-    def time(self) -> ndarray:
+    def timestamp(self) -> ndarray:
         """The exact time of every row of the graph [N]."""
         return self.graph.timestamp
 
     @cached_property
     def label_time(self) -> ndarray:
-        """The time before which labels are known to each row [N].
+        """The exact time before which labels are known to each row [N].
 
-        It is the first time of the row's own period, and for targets that of the cutoff. So a row
-        of the past knows as little of its own period as a target does.
+        It is the first one in the row's own period, and for targets the first one of all targets.
+        So a row of the past knows as little of its own period as a target does.
         """
         graph = self.graph
-        cutoff = int(np.searchsorted(graph.times, graph.require_cutoff("history features need")))
+        cutoff = graph.require_cutoff("history features need")
+        cutoff_period = int(np.searchsorted(graph.times, cutoff))
         # All targets share the cutoff as their period: none knows a label of another.
-        period = np.minimum(graph.period.astype(np.int64), cutoff)
-        # First exact time of every period before the cutoff, and of all targets together.
-        first = np.full(cutoff + 1, np.inf)
-        np.minimum.at(first, period, self.time)
+        period = np.minimum(graph.period.astype(np.int64), cutoff_period)
+        first = np.full(cutoff_period + 1, np.inf)
+        np.minimum.at(first, period, self.timestamp)
         return first[period]
 
     def columns(self) -> dict[str, ndarray]:
         """Return all columns by name."""
-        # How old the newest label is that a row can know: it grows with the forecast horizon.
-        newest = self._span(self.label_time[self.nodes])
+        # How long no label has been known, at least: it grows with the forecast horizon.
+        newest = self._log_time_since(self.label_time[self.nodes])
         columns = {"log time since the newest known label": newest}
         label = self.graph.label
         rows = np.arange(len(label))
         shared = Pairs(rows, np.zeros_like(rows))
         everything = Role(EVERYTHING, shared, shared, 1)
-        # Expectations at every row, as of its own time; columns as of what is known to the nodes.
-        to_rows = self._labels_of(everything, self.time, rows)
-        to_nodes = self._labels_of(everything, self.label_time, self.nodes)
+        # Labels before the own time of every row of the graph, and those known to the nodes.
+        before_rows = self._over_labels(everything, self.timestamp, rows)
+        known_to_nodes = self._over_labels(everything, self.label_time, self.nodes)
         excess = {}
         for k, name in self._classes():
             is_class = (label == k).astype(np.float64)
             # What was to be expected of a row: the class proportion of recent rows before it.
-            # Window 1 has the shortest half-life.
-            expected = self._proportions(to_rows, is_class)[1]
+            expected = self._proportions(before_rows, is_class)[RECENT]
             excess[name] = is_class - expected
-            proportions = self._proportions(to_nodes, is_class)
+            proportions = self._proportions(known_to_nodes, is_class)
             for window, values in zip(WINDOWS, proportions, strict=True):
                 columns[f"{EVERYTHING}: proportion of {name}, {window}"] = values
         links = _links_of(self.graph)
@@ -166,13 +167,14 @@ class History:
     def _running_columns(self, links: Links) -> dict[str, ndarray]:
         """Return the log-odds of the classes against the first one by the running model."""
         graph = self.graph
-        strengths = _strengths_of(graph, links)
-        variance = np.full(strengths[1].max(initial=0) + 1, FIRST_VARIANCE)
-        # A requested row reads what it is to be predicted by, and writes its label to itself.
+        strengths, num_strengths = _strengths_of(graph, links)
+        variance = np.full(num_strengths, FIRST_VARIANCE)
+        # Requested rows read, with their positions in the result; labelled rows write.
         position = np.arange(len(self.nodes))
         reads = Pairs(self.nodes, position).by_time(self.label_time)
         labelled = np.flatnonzero(graph.label >= 0)
-        row, _, time = Pairs(labelled, labelled).by_time(self._label_known())
+        # Only the order and the times are used: a row writes to the strengths of its entities.
+        row, _, time = Pairs(labelled, labelled).by_time(self._label_known_at())
         writes = (row, time, graph.label.astype(np.int64))
         logits = np.zeros((len(position), graph.num_labels))
         _run_model(reads, writes, strengths, variance, logits)
@@ -185,10 +187,10 @@ class History:
     def _row_columns(self, role: Role) -> Iterator[tuple[str, ndarray]]:
         """Yield the number of earlier rows, and how long ago they were."""
         # The value is the time itself: its extremes are the last and the first time.
-        earlier = self._rows_of(role)(self.time)
+        earlier = self._over_rows(role)(self.timestamp)
         yield "log earlier rows", np.log1p(earlier[:, COUNT])
-        yield "log time since the last row", self._span(earlier[:, HIGH])
-        yield "log time since the first row", self._span(earlier[:, LOW])
+        yield "log time since the last row", self._log_time_since(earlier[:, HIGH])
+        yield "log time since the first row", self._log_time_since(earlier[:, LOW])
 
     def _label_columns(
         self, role: Role, excess: Mapping[str, ndarray]
@@ -197,13 +199,13 @@ class History:
 
         Few labels count as none: the excess is shrunk towards 0.
         """
-        labels = self._labels_of(role, self.label_time, self.nodes)
-        # Times again as the value, of rows whose label is known.
-        known = labels(self.time)
+        over_labels = self._over_labels(role, self.label_time, self.nodes)
+        # Again with the time as the value, now over rows whose label is known.
+        known = over_labels(self.timestamp)
         yield "log known labels", np.log1p(known[:, COUNT])
-        yield "log time since the last known label", self._span(known[:, HIGH])
+        yield "log time since the last known label", self._log_time_since(known[:, HIGH])
         for name, values in excess.items():
-            known = labels(values)
+            known = over_labels(values)
             # [windows, n] each.
             sums, weights = _windowed(known)
             for window, shrunk in zip(WINDOWS, sums / (weights + SHRINKAGE), strict=True):
@@ -211,14 +213,17 @@ class History:
             yield f"excess of {name}, last time", _mean_of_last(known)
 
     def _number_columns(self, role: Role) -> Iterator[tuple[str, ndarray]]:
-        """Yield aggregates of the first numeric features; without earlier rows, the row's own."""
+        """Yield aggregates of the first numeric features over earlier rows.
+
+        Without earlier rows they are those of the row's own value.
+        """
         numbers = self.graph.nodes[self.graph.target].numbers
         if numbers is None or self.graph.x is None:
             return
-        rows = self._rows_of(role)
+        over_rows = self._over_rows(role)
         for column in numbers[:MOST_COLUMNS]:
             value = np.asarray(self.graph.x[:, column], np.float64)
-            past = rows(value)
+            past = over_rows(value)
             has_past = past[:, COUNT] > 0
             count = np.maximum(past[:, COUNT], 1)
             mean = past[:, TOTAL] / count
@@ -236,53 +241,55 @@ class History:
                 yield f"{name} of feature {column}", filled
             yield f"deviation of feature {column}", np.sqrt(np.maximum(variance, 0))
 
-    def _proportions(self, labels: Aggregate, is_class: ndarray) -> ndarray:
+    def _proportions(self, over_labels: Aggregator, is_class: ndarray) -> ndarray:
         """Return the proportion of a class in every window [windows, n]."""
         # Laplace smoothing: one more label, spread evenly over the classes.
-        sums, weights = _windowed(labels(is_class))
+        sums, weights = _windowed(over_labels(is_class))
         return (sums + 1 / self.graph.num_labels) / (weights + 1)
 
-    def _span(self, since: ndarray) -> ndarray:
-        """Return the logarithm of the time from `since` [n] to the row's own."""
-        span = self.time[self.nodes] - since
+    def _log_time_since(self, since: ndarray) -> ndarray:
+        """Return log(1 + time from `since` to the node's own) [n]."""
+        span = self.timestamp[self.nodes] - since
         logarithm = np.log1p(np.maximum(span, 0))
         # Infinite where there is no earlier row.
         return np.where(np.isfinite(span), logarithm, NEVER)
 
-    def _rows_of(self, role: Role) -> Aggregate:
-        """Return the pass in which all rows write, at their own time."""
-        return self._pass(role, self.time, self.nodes, role.writes, self.time)
+    def _over_rows(self, role: Role) -> Aggregator:
+        """Aggregate over all rows before the own time of a node."""
+        return self._aggregator(role, self.timestamp, self.nodes, role.writes, self.timestamp)
 
-    def _labels_of(self, role: Role, read_time: ndarray, nodes: ndarray) -> Aggregate:
-        """Return the pass in which rows with a label write, as soon as it is known."""
+    def _over_labels(self, role: Role, read_time: ndarray, nodes: ndarray) -> Aggregator:
+        """Aggregate over rows whose label is known before `read_time` [N]."""
         label = self.graph.label[role.writes.row]
-        writes = role.writes.where(label >= 0)
-        return self._pass(role, read_time, nodes, writes, self._label_known())
+        writes = role.writes.select(label >= 0)
+        return self._aggregator(role, read_time, nodes, writes, self._label_known_at())
 
-    def _label_known(self) -> ndarray:
+    def _label_known_at(self) -> ndarray:
         """Return the time at which the label of each row becomes known [N]."""
-        known = self.time + self.graph.label_delay
-        if self.graph.label_delay:
+        delay = self.graph.label_delay
+        known_at = self.timestamp + delay
+        if delay:
             # A sum that is rounded down must not reveal a label in the moment it becomes known.
-            known += 4 * np.spacing(np.abs(known))
-        return known
+            known_at += 4 * np.spacing(np.abs(known_at))
+        return known_at
 
-    def _pass(
+    def _aggregator(
         self,
         role: Role,
         read_time: ndarray,
         nodes: ndarray,
         writes: Pairs,
         write_time: ndarray,
-    ) -> Aggregate:
+    ) -> Aggregator:
+        """Return the function that aggregates what `nodes` read at their time; times are [N]."""
         # Position among the requested nodes, −1 for all others [N].
         position = np.full(self.graph.num_nodes, -1)
         position[nodes] = np.arange(len(nodes))
         # Reads of the requested nodes only; every row writes, requested or not.
         is_requested = position[role.reads.row] >= 0
-        row, entity, time = role.reads.where(is_requested).by_time(read_time)
+        row, entity, time = role.reads.select(is_requested).by_time(read_time)
         # Windows decay with every new time of an entity, those of all rows with every period.
-        clock = self.time
+        clock = self.timestamp
         if role.name == EVERYTHING:
             clock = self.graph.period.astype(np.float64)
         reads = (position[row], entity, time)
@@ -293,7 +300,8 @@ class History:
         decay = np.repeat(0.5 ** (1 / half_lives), 2)
 
         def aggregate(value: ndarray) -> ndarray:
-            # One row of aggregates per requested node, at first those of nothing.
+            # One row of aggregates per requested node, at first those of nothing. `decay` has an
+            # entry for each of the columns from `TOTAL` on.
             out = np.zeros((len(nodes), TOTAL + len(decay)))
             out[:, LOW] = np.inf
             out[:, [HIGH, LAST_TIME]] = -np.inf
@@ -315,7 +323,7 @@ def history_columns(graph: TemporalGraph, nodes: ndarray) -> ndarray:
 
 def history_names(graph: TemporalGraph) -> list[str]:
     """Name the columns of `history_columns`; the types and classes of a graph determine them."""
-    # Without edges and rows there is nothing to aggregate, which would take seconds.
+    # Without edges and requested nodes only the expectation of every row is computed.
     nothing = np.empty((2, 0), np.int64)
     relations = dict.fromkeys(graph.relations, Relation(nothing))
     unlinked = graph.with_parts(dict(graph.nodes), relations)
@@ -362,16 +370,16 @@ def roles_of(graph: TemporalGraph, links: Links) -> list[Role]:
     return roles
 
 
-def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[ndarray, ndarray, ndarray]:
-    """Return where the strengths of every row begin, the strengths by row, and their weights.
+def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[tuple[ndarray, ...], int]:
+    """Return the strengths of every row as `_run_model` reads them, and the number of strengths.
 
     Strength 0 is the intercept; then every relation has a strength per entity, and so have two
     relations together. Several entities of a row in one relation count as their mean.
     """
-    everyone = np.arange(graph.num_nodes)
+    rows = np.arange(graph.num_nodes)
     # Row, strength and weight of the intercept, and then of every relation.
-    parts = [(everyone, 0 * everyone, np.ones(len(everyone)))]
-    first = 1
+    parts = [(rows, np.zeros_like(rows), np.ones(len(rows)))]
+    num_strengths = 1
     for kind, by_relation in links.items():
         terms = [{name: 1} for name in by_relation]
         if len(by_relation) == 2:
@@ -380,13 +388,13 @@ def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[ndarray, ndarray,
         for term in terms:
             for name, sign in term.items():
                 pairs = by_relation[name]
-                mean = sign / np.bincount(pairs.row)[pairs.row]
-                parts.append((pairs.row, first + pairs.entity, mean))
-            first += graph.nodes[kind].num_nodes
+                share = sign / np.bincount(pairs.row)[pairs.row]
+                parts.append((pairs.row, num_strengths + pairs.entity, share))
+            num_strengths += graph.nodes[kind].num_nodes
     row, strength, weight = map(np.concatenate, zip(*parts, strict=True))
     order = np.argsort(row, kind="stable")
-    begin = np.searchsorted(row[order], np.arange(len(everyone) + 1))
-    return begin, strength[order], weight[order]
+    begin = np.searchsorted(row[order], np.arange(len(rows) + 1))
+    return (begin, strength[order], weight[order]), num_strengths
 
 
 def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -> Iterator[Role]:
@@ -398,8 +406,9 @@ def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -
         other, links = _linked(kind, triple, relation)
         # For every direct pair, the edges of its entity by their positions in the relation.
         num_edges = relation.num_edges
-        num_entities = graph.nodes[kind].num_nodes
-        by_entity = build_csr(np.arange(num_edges), links.row, num_edges, num_entities)
+        by_entity = build_csr(
+            np.arange(num_edges), links.row, num_edges, graph.nodes[kind].num_nodes
+        )
         edges = by_entity.take(direct.entity)
         # A row is repeated for every edge of its entity.
         row = np.repeat(direct.row, np.diff(edges.indptr))
@@ -436,7 +445,7 @@ def _known_pairs(
     if (time := graph.nodes[kind].time) is not None:
         is_late |= time[pairs.entity] > own
     size = graph.nodes[kind].num_nodes
-    known = pairs.where(~is_late)
+    known = pairs.select(~is_late)
     # A pair as one number, so that sorting and removing repeats is one step.
     key = known.row.astype(np.int64) * size + known.entity
     return Pairs(*np.divmod(sorted_unique(key), size))
@@ -444,7 +453,7 @@ def _known_pairs(
 
 @njit(nogil=True, cache=True)
 def _aggregate(reads, writes, values, num_entities, out):
-    """Fill out[v] with aggregates of the values that v's entities have got before v's time.
+    """Fill out[position] with aggregates of the values written to the entities before a read.
 
     Args:
         reads: Position in `out`, entity and time of every read, in order of time.
@@ -470,7 +479,7 @@ def _aggregate(reads, writes, values, num_entities, out):
             one = state[write_entity[w]]
             x = value[write_row[w]]
             now = clock[write_row[w]]
-            # A new time of this entity: what was the last time is over, and windows decay once.
+            # A new time of this entity: its last time starts afresh, and windows decay once.
             if now != one[LAST_TIME]:
                 one[LAST_TIME] = now
                 one[LAST_TOTAL] = 0.0
@@ -509,7 +518,9 @@ def _run_model(reads, writes, strengths, variance, out):
     begin, index, weight = strengths
     strength = np.zeros((len(variance), out.shape[1]))
     last_time = np.full(len(variance), -np.inf)
+    # Of every label [writes, classes].
     error = np.zeros((len(write_row), out.shape[1]))
+    # The next write; reads and writes are both in order of time.
     w = 0
     for r in range(len(read_row)):
         while w < len(write_row) and write_time[w] < read_time[r]:
@@ -518,19 +529,19 @@ def _run_model(reads, writes, strengths, variance, out):
             end = w
             while end < len(write_row) and write_time[end] == now:
                 row = write_row[end]
+                logit = error[end]
                 for k in range(begin[row], begin[row + 1]):
                     s = index[k]
-                    error[end] += weight[k] * strength[s]
+                    logit += weight[k] * strength[s]
                     if last_time[s] != now:
                         last_time[s] = now
                         variance[s] += DRIFT
                     # 1/4 bounds the information p (1 - p) of a label.
                     variance[s] /= 1 + variance[s] * weight[k] ** 2 / 4
-                # From logits to probabilities, and to what they miss.
-                missed = error[end]
-                missed[:] = np.exp(missed - missed.max())
-                missed /= -missed.sum()
-                missed[label[row]] += 1
+                # The error in place of the logits: the one-hot label minus the probabilities.
+                odds = np.exp(logit - logit.max())
+                error[end] = -odds / odds.sum()
+                error[end, label[row]] += 1
                 end += 1
             for u in range(w, end):
                 row = write_row[u]
@@ -567,7 +578,7 @@ def _mean_of_last(aggregates: ndarray) -> ndarray:
 
 
 def _windowed(aggregates: ndarray) -> tuple[ndarray, ndarray]:
-    """Return sums and weights of all windows [windows, n], the whole past first."""
+    """Return sums and weights of all windows [windows, n], in the order of `WINDOWS`."""
     sums = aggregates[:, TOTAL::2]
     weights = aggregates[:, COUNT::2]
     return sums.T, weights.T
