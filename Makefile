@@ -23,7 +23,7 @@ test: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/readable.py
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --durations=20
 
 # The array layers must import and work where torch is not installed.
 test-without-torch: $(LIGHT)/.ready
