@@ -12,6 +12,7 @@ from impact_gnn.backtesting.forecast import (
     comparable_confidence,
     expected_accuracy,
     lost_per_period,
+    newest_level,
 )
 from impact_gnn.data.convert import GraphLike
 from impact_gnn.engines import Engine
@@ -136,14 +137,12 @@ def _expected_accuracy(summary: RunSummary, confidence: float, horizon: int) -> 
     checks = result.fold_checks
     if not checks:
         return None
-    newest = [check.fitted for check in checks if check.window == checks[-1].window]
     loss = 0.0
     if len(result.by_horizon) > 1:
         loss = max(lost_per_period(result.by_horizon).value, 0.0)  # age never helps
     periods_beyond = max(0, horizon - max(result.ahead, 1))
     # The newest fold already includes the loss of as many periods as it spans.
-    level = float(np.mean(newest)) - periods_beyond * loss
-    return expected_accuracy(checks, confidence, level)
+    return expected_accuracy(checks, confidence, newest_level(checks) - periods_beyond * loss)
 
 
 def _outlier_share(
