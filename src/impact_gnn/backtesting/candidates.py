@@ -171,7 +171,7 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
 def initial_candidates(graph: TemporalGraph) -> list[Candidate]:
     """What to try first on a graph, the baseline at the head."""
     names = list(INITIAL)
-    if (graph.label >= 0).sum() > MANY_LABELS:
+    if graph.is_labelled.sum() > MANY_LABELS:
         names = [*INITIAL_WITH_MANY_LABELS, *INITIAL]
     candidates = map(Candidate.parse, dict.fromkeys(names))
     return [candidate for candidate in candidates if is_applicable(candidate, graph)]

@@ -48,7 +48,7 @@ class Size:
         edges = sum(relation.num_edges for relation in graph.relations.values())
         labels = len(inputs.paths(graph.target)) if graph.is_hetero else min(inputs.hops, 2)
         return cls(
-            rows=int((inputs.view.label >= 0).sum()),
+            rows=int(inputs.view.is_labelled.sum()),
             nodes=graph.num_nodes,
             edges=edges,
             periods=len(graph.times),

@@ -11,6 +11,7 @@ from impact_gnn.backtesting.prior_forecast import forecast_prior
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.engines import Engine, as_engine
 from impact_gnn.graph import TemporalGraph
+from impact_gnn.statistics import sample_rows
 
 LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
 MAX_DRIFT = 2.0  # log of the largest change of a class proportion that a forecast may claim
@@ -39,7 +40,7 @@ class Window:
     @classmethod
     def longest(cls, graph: TemporalGraph, most: int) -> Window:
         """The last labelled periods of a view, at most `most`; half of the labels are older."""
-        times = np.unique(graph.time[graph.label >= 0]).tolist()
+        times = np.unique(graph.time[graph.is_labelled]).tolist()
         return cls.of(graph, times[-graph.max_hidden_periods(most)], times[-1])
 
     def contains(self, time: ndarray) -> ndarray:
@@ -82,7 +83,7 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
     graph.require_cutoff("a back-test needs")
     if count < 1:
         raise InputError(f"folds={count} must be at least 1.")
-    times, sizes = np.unique(graph.time[graph.label >= 0], return_counts=True)
+    times, sizes = np.unique(graph.time[graph.is_labelled], return_counts=True)
     length = graph.horizon()
 
     def window(end: int) -> Window | None:
@@ -135,7 +136,7 @@ def prior_drift(graph: TemporalGraph, first: int) -> ndarray:
 
     It is 0 for classes without a label before.
     """
-    is_past = (graph.label >= 0) & (graph.time < first)
+    is_past = graph.is_labelled & (graph.time < first)
     # Labels by period and class [T, Y].
     counts = np.zeros((len(graph.times), graph.num_labels))
     np.add.at(counts, (graph.period[is_past], graph.label[is_past]), 1)
@@ -167,21 +168,14 @@ def unlabelled_in(graph: TemporalGraph, window: Window) -> ndarray:
     return np.flatnonzero(window.contains(graph.time) & (graph.label < 0))
 
 
-def sample_of(rows: ndarray) -> ndarray:
-    """At most `MAX_UNLABELLED` of the rows, the same ones every time."""
-    if len(rows) <= MAX_UNLABELLED:
-        return rows
-    return np.sort(np.random.default_rng(0).choice(rows, MAX_UNLABELLED, replace=False))
-
-
 def _labelled_in(graph: TemporalGraph, window: Window) -> ndarray:
     """Positions of the labelled nodes of a window."""
-    return np.flatnonzero(window.contains(graph.time) & (graph.label >= 0))
+    return np.flatnonzero(window.contains(graph.time) & graph.is_labelled)
 
 
 def _labels_before(graph: TemporalGraph, window: Window) -> ndarray:
     """Labels before a window by class [Y]."""
-    is_past = (graph.label >= 0) & (graph.time < window.first)
+    is_past = graph.is_labelled & (graph.time < window.first)
     return np.bincount(graph.label[is_past], minlength=graph.num_labels)
 
 
@@ -193,6 +187,6 @@ def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) 
         window=window,
         graph=past.with_visible_classes(),
         rows=_labelled_in(then, window),
-        unlabelled=sample_of(unlabelled_in(then, window)),
+        unlabelled=sample_rows(unlabelled_in(then, window), MAX_UNLABELLED),
         classes=past.visible_classes(),
     )

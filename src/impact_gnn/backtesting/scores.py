@@ -13,7 +13,7 @@ from impact_gnn._store import Store
 from impact_gnn.backtesting.greedy import fold_weights, overall
 from impact_gnn.backtesting.results import BASELINE
 from impact_gnn.estimators import Candidate
-from impact_gnn.metrics import Scoring, log_loss, mean_and_error
+from impact_gnn.metrics import Scoring, log_loss, mean_and_error, probability_of
 from impact_gnn.statistics import Estimate, combined
 
 
@@ -91,10 +91,9 @@ class Scores:
 
     def true_class_probability(self, candidate: Candidate, fold: str) -> ndarray:
         """The probability of the true label of every node, as a mean over the seeds."""
-        truth = self.truth[fold]
-        row = np.arange(len(truth))
         by_seed = self._by_seed(candidate, fold)
-        return _mean([probabilities[row, truth] for probabilities in by_seed])
+        truth = self.truth[fold]
+        return _mean([probability_of(truth, probabilities) for probabilities in by_seed])
 
     def loss_inputs(self, candidate: Candidate, fold: str) -> ndarray:
         """What the loss of a fold reads: all probabilities, or only those of the true labels."""

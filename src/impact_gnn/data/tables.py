@@ -474,7 +474,7 @@ def _with_kinds(
     the targets change no kind. They are the same in every fold and in a saved graph.
     """
     inferred: int | None = None
-    if graph.y is not None and (graph.y >= 0).any():
+    if graph.is_labelled.any():
         inferred = graph.infer_cutoff()
     if cutoff is not None:
         with suppress(InputError):  # refused where the graph is cut
