@@ -569,8 +569,8 @@ class TemporalGraph:
             _, group = connected_components(edges, directed=False)
             known = np.bincount(group, known)[group] > 0
         out: dict[str, ndarray | None] = {}
-        for kind, part in zip(untimed, np.split(known, borders[1:-1]), strict=True):
-            out[kind] = None if part.all() else part
+        for kind, mask in zip(untimed, np.split(known, borders[1:-1]), strict=True):
+            out[kind] = None if mask.all() else mask
         return out
 
     def require_cutoff(self, wants: str) -> int:

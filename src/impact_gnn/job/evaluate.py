@@ -183,7 +183,7 @@ def _labels_of_table(path: str | Path) -> dict[str, str]:
 
 def _labels_of_graph(graph: TemporalGraph) -> dict[str, str]:
     """Labels of the labelled nodes of a graph by id."""
-    nodes = np.flatnonzerograph.is_labelled
+    nodes = np.flatnonzero(graph.is_labelled)
     names = list(_class_codes(graph.label_names, graph.num_labels))
     ids = _ids_of_graph(graph, nodes)
     return {name: names[label] for name, label in zip(ids, graph.label[nodes], strict=True)}

@@ -23,7 +23,7 @@ class OutlierScale:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> view = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0).masked(4)
         >>> scale = OutlierScale.fit(view)
-        >>> score = scale.score(view.x, np.flatnonzeroview.is_labelled, view.label)
+        >>> score = scale.score(view.x, np.flatnonzero(view.is_labelled), view.label)
         >>> round(float(np.median(score)), 6)
         1.0
     """
@@ -36,7 +36,7 @@ class OutlierScale:
     @classmethod
     def fit(cls, view: TemporalGraph) -> OutlierScale | None:
         """Fit on the known labels of a view; None without features, or if nothing varies."""
-        nodes = sample_rows(np.flatnonzeroview.is_labelled, MAX_ROWS)
+        nodes = sample_rows(np.flatnonzero(view.is_labelled), MAX_ROWS)
         if view.x is None or view.x.shape[1] == 0 or not len(nodes):
             return None
         x = np.asarray(view.x[nodes])
