@@ -237,7 +237,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.fitted = None
         data = self._fit_data(as_temporal_graph(graph), inputs, engine)
         # Validation needs another labelled period than that of the training.
-        has_periods = len(np.unique(data.time[data.labelled])) > 1
+        labelled_periods = np.unique(data.time[data.labelled])
+        has_periods = len(labelled_periods) > 1
         # parts that adjust probabilities need more than the settings
         if settings is not None and not self._adjustments:
             fitted = self._train_with(data, settings)
@@ -415,7 +416,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             # Positions in the neighbourhood from here on.
             neighbours, node_index = part
             view = schema.adapted(neighbours, period)
-            inputs = self.inputs(view, engine_for(neighbours, engine), predicted_nodes=node_index)
+            engine = engine_for(neighbours, engine)
+            inputs = self.inputs(view, engine, predicted_nodes=node_index)
         elif inputs is None:
             inputs = self.inputs(schema.adapted(graph, period), engine)
         return self.predict_rows(inputs, period, node_index)
@@ -558,7 +560,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 stacklevel=2,
             )
             probabilities = np.pad(probabilities, [(0, 0), (0, len(classes))])
-            scoring = replace(scoring, prior=(*scoring.prior, *[0.0] * len(classes)))
+            no_prior = [0.0] * len(classes)
+            scoring = replace(scoring, prior=(*scoring.prior, *no_prior))
         # The labels are those of the fitted metric, whichever metric scores them.
         return replace(scoring, metric=metric).score(probabilities, truth, scoring.rule.tilt)
 
@@ -655,8 +658,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             task = self._stage_task(stage, inputs, cutoff, soft)
             # Known labels by row of the task.
             label = inputs.graph.masked(cutoff).label[self.nodes_of(inputs)]
-            probabilities = stage.head.predict_proba(task, np.arange(len(label)))
             labelled = np.flatnonzero(label >= 0)
+            probabilities = stage.head.predict_proba(task, np.arange(len(label)))
             soft = STAGES.soft_labels(label, labelled, fitted.num_labels, probabilities)
         return soft
 
@@ -746,7 +749,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             return
         valid = _split_for_validation(view).valid
         if len(valid):
-            inputs.model_inputs(self._method, int(view.time[valid].min()))
+            cutoff = int(view.time[valid].min())
+            inputs.model_inputs(self._method, cutoff)
 
     def shared_inputs(
         self,
@@ -801,13 +805,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _untrained_for(self, data: _FitData, task: Task, context: RowContext) -> Head:
         """Return an untrained head for the inputs of a training."""
-        groups = [[0]] if self._reads_graph else data.inputs.groups(self._method)
+        groups = [[0]]
+        if not self._reads_graph:
+            groups = data.inputs.groups(self._method)
+        hops, label_hops = _widths(task)
+        shape = Shape(hops, label_hops, data.view.num_labels, groups)
         terms = [part.loss_term(context) for part in self._method.parts if part.loss_term]
-        return self.untrained(
-            Shape(*_widths(task), data.view.num_labels, groups),
-            data.scoring,
-            tuple(term for term in terms if term is not None),
-        )
+        used = tuple(term for term in terms if term is not None)
+        return self.untrained(shape, data.scoring, used)
 
     def _align(self, head: Head, inputs: Inputs, cutoff: int) -> None:
         """Align the messages within a spatial network by the labels before `cutoff`."""
@@ -815,7 +820,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if isinstance(head, NetworkHead) and self._reads_graph and alignments:
             view = inputs.graph.masked(cutoff)
             table = time_table(view, self._method.edge_weighting)
-            head.set_alignment(align_layer(alignments[0].name, view, table=table))
+            layer = align_layer(alignments[0].name, view, table=table)
+            head.set_alignment(layer)
 
     def _fit_task(
         self, inputs: Inputs, cutoff: int, rows: RowIndex, soft: ndarray | None
@@ -945,7 +951,8 @@ def _features_of(inputs: Inputs) -> ndarray:
 
 def _split_for_validation(view: TemporalGraph) -> Split:
     """Return the nodes with labels; those of the last labelled periods are for validation."""
-    return split_rows(view, valid=_num_validation_periods(view.time[view.is_labelled]))
+    num_periods = _num_validation_periods(view.time[view.is_labelled])
+    return split_rows(view, valid=num_periods)
 
 
 def _num_validation_periods(time: ndarray) -> int:
