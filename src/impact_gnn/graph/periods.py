@@ -200,6 +200,14 @@ def choose(
             f"the times reach {values.max():g}, too large to bin exactly; "
             "subtract an offset first, or choose period='whole'."
         )
+    return _fit(values, labelled, count, cutoff, distinct)
+
+
+def _fit(
+    values: ndarray, labelled: ndarray | None, count: int | None, cutoff: Any, distinct: int
+) -> tuple[Periods, str]:
+    """A calendar unit or bins with enough labels in each, for so many `distinct` times."""
+    dated = values.dtype.kind == "M"
     number = values.astype(np.int64) if dated else values
     cut = _cut(cutoff, dated)
     # Which nodes periods are made for: labelled ones before the cutoff, if there are any.
