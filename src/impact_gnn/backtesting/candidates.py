@@ -212,7 +212,7 @@ def neighbours_of(
         ['trees:labels+recency', 'trees:plain', 'trees:pmp+labels']
     """
     models: Sequence[str | None] = ()
-    if winner.model != "prior":  # whose predictions differ by their smoothing only
+    if winner.model != "prior":  # without smoothing it predicts the same for all nodes
         models = NEIGHBOUR_MODELS
         winner = winner.smoothed(False)
     expected = {}
