@@ -72,7 +72,7 @@ class _Scored(NamedTuple):
 
     @property
     def true_probability(self) -> ndarray:
-        return _true(self.probability, self.truth)
+        return probability_of(self.truth, self.probability)
 
 
 # Each of the following returns a number per node [n], whose mean is the score.
@@ -87,8 +87,9 @@ def _logs(scored: _Scored) -> ndarray:
     return _floored_log(true, scored.probability.shape[1])
 
 
-def _true(probability: ndarray, truth: ndarray) -> ndarray:
-    return probability[np.arange(len(truth)), truth]
+def probability_of(label: ndarray, probability: ndarray) -> ndarray:
+    """Return the probability of every row's label [n], from those of all classes [n, K]."""
+    return probability[np.arange(len(label)), label]
 
 
 def _recalls(scored: _Scored) -> ndarray:
@@ -317,7 +318,7 @@ class Scoring:
 
     def finer(self, probability: ndarray, truth: ndarray) -> float:
         """Return the score minus a little log-loss, which improves before rare labels change."""
-        loss = log_loss(_true(probability, truth), probability.shape[1])
+        loss = log_loss(probability_of(truth, probability), probability.shape[1])
         return self.score(probability, truth) - TRACE * loss
 
     def loss(self, probability: ndarray, truth: ndarray, num_labels: int) -> float:
@@ -328,5 +329,5 @@ class Scoring:
         if not self.rule.by_log_loss:
             return 1 - (1 - FLOOR) * self.finer(probability, truth)
         if probability.ndim == 2:
-            probability = _true(probability, truth)
+            probability = probability_of(truth, probability)
         return log_loss(probability, num_labels)

@@ -87,6 +87,14 @@ def _parts(values: ndarray) -> Iterator[ndarray]:
     return (values[start : start + rows] for start in range(0, len(values), rows))
 
 
+def sample_rows(rows: ndarray, most: int, seed: int = 0) -> ndarray:
+    """Return sorted rows, or `most` of them at random, the same ones for every call."""
+    if len(rows) <= most:
+        return rows
+    chosen = np.random.default_rng(seed).choice(rows, most, replace=False)
+    return np.sort(chosen)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A number with its standard error and interval.

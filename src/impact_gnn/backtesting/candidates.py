@@ -6,7 +6,7 @@ back-test decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from impact_gnn import methods
@@ -55,7 +55,15 @@ NEIGHBOUR_MODELS = (
 )
 # The paper's question, answered by one cheap model: do these help on this graph?
 UNCORRECTED = Candidate.parse("linear:plain")
-TIME_CORRECTIONS = ("mmp", "pmp", "genpmp", "pmp+jjnorm")
+# Of every row the first method that applies: where target nodes meet through nodes without a time,
+# weights depend on both ends of a path.
+TIME_CORRECTIONS = (
+    ("mmp", "mmp+ends"),
+    ("pmp", "pmp+ends"),
+    ("genpmp", "genpmp+ends"),
+    ("pmp+jjnorm", "pmp+jjnorm+ends"),
+    ("center",),
+)
 HOPELESS = 0.1  # loss above the best from which on a candidate is not worth more work
 ASYMMETRIC = 0.1  # from this share on, past and future neighbours count as different
 UNEVEN = 0.05  # how much more the sizes of periods must explain to count
@@ -68,6 +76,7 @@ PER_PART = 0.15  # cost of every part: of two equals the simpler one comes first
 PNY_COLUMNS = 128
 PNY_NUMBERS = 1 << 24
 
+SIMPLE = ("plain", "recency", "recency-fast", "window", "features")
 GRAPH = (
     "labels",
     "pmp",
@@ -93,6 +102,7 @@ ALIGNED = (
     "pmp+center+labels",
     "center+snapshot",
 )
+PNY = ("pmp+pny", "pmp+center+pny")
 # where target nodes are connected through nodes without a time
 THROUGH = (
     "pmp+ends",
@@ -148,21 +158,23 @@ def advise(diagnosis: Diagnosis, graph: TemporalGraph) -> Advice:
         score = sum(prior_score[part][0] - PER_PART for part in parts)
         reason = "; ".join(prior_score[part][1] for part in parts) or "the baseline"
         candidates.append(Advised(method, round(score, 6), reason))
-    candidates.sort(key=lambda c: (-c.score, str(c.method).count("+"), c.method != Method()))
-    evidence = ", ".join(f"{check.name}: {check.status.value}" for check in diagnosis.findings)
-    start = f"{candidates[0].method} comes first: {candidates[0].reason}."
-    if candidates[0].method == Method():
+    candidates.sort(key=lambda advised: (-advised.score, len(advised.method.names)))
+    first = candidates[0]
+    start = f"{first.method} comes first: {first.reason}."
+    if first.method == Method():
         start = "No correction is expected to help, so the baseline comes first."
+    evidence = ", ".join(f"{check.name}: {check.status.value}" for check in diagnosis.findings)
     order = "The search tries parts in this order; only the back-test decides."
     return Advice(tuple(candidates), f"{start} Evidence: {evidence}. {order}")
 
 
 def initial_candidates(graph: TemporalGraph) -> list[Candidate]:
     """What to try first on a graph, the baseline at the head."""
-    names: tuple[str, ...] = INITIAL
-    if (graph.label >= 0).sum() > MANY_LABELS:
-        names = tuple(dict.fromkeys((*INITIAL_WITH_MANY_LABELS, *INITIAL)))
-    return [one for one in map(Candidate.parse, names) if is_applicable(one, graph)]
+    names = list(INITIAL)
+    if graph.is_labelled.sum() > MANY_LABELS:
+        names = [*INITIAL_WITH_MANY_LABELS, *INITIAL]
+    candidates = map(Candidate.parse, dict.fromkeys(names))
+    return [candidate for candidate in candidates if is_applicable(candidate, graph)]
 
 
 def is_network(candidate: Candidate, model: str) -> bool:
@@ -179,17 +191,12 @@ def networks_are_behind(losses: Mapping[Candidate, float], model: str) -> bool:
 
 
 def time_corrections(graph: TemporalGraph) -> list[Candidate]:
-    """Corrections for time that apply to a graph, with the model of `UNCORRECTED`.
-
-    Where target nodes meet through nodes without a time, weights depend on both ends of a path.
-    """
-    model = UNCORRECTED.model
+    """Corrections for time that apply to a graph, with the model of `UNCORRECTED`."""
     corrections: list[Candidate] = []
-    for names in TIME_CORRECTIONS:
-        variants = [Candidate.parse(f"{model}:{names}{ends}") for ends in ("", "+ends")]
+    for methods_of_row in TIME_CORRECTIONS:
+        variants = [Candidate.parse(f"{UNCORRECTED.model}:{method}") for method in methods_of_row]
         corrections += [one for one in variants if is_applicable(one, graph)][:1]
-    center = Candidate.parse(f"{model}:center")
-    return [*corrections, center] if is_applicable(center, graph) else corrections
+    return corrections
 
 
 def neighbours_of(
@@ -204,16 +211,21 @@ def neighbours_of(
         >>> [str(one) for one in neighbours_of(Candidate.parse("trees:labels"), graph)][:3]
         ['trees:labels+recency', 'trees:plain', 'trees:pmp+labels']
     """
-    winner = winner if winner.model == "prior" else winner.smoothed(False)
-    expected = {} if advice is None else {str(one.method): one.score for one in advice.candidates}
-    options: list[Candidate] = []
-    for part in _searched_parts(effort, expected):
-        changed = _toggled(winner.method, part)
-        if changed is not None:
-            options.append(Candidate(changed, winner.model))
-    if winner.model != "prior":
-        options += [Candidate(winner.method, model) for model in NEIGHBOUR_MODELS]
-    return [one for one in dict.fromkeys(options) if one != winner and is_applicable(one, graph)]
+    models: Sequence[str | None] = ()
+    if winner.model != "prior":  # without smoothing it predicts the same for all nodes
+        models = NEIGHBOUR_MODELS
+        winner = winner.smoothed(False)
+    expected = {}
+    if advice is not None:
+        expected = {str(advised.method): advised.score for advised in advice.candidates}
+    toggled = [_toggled(winner.method, part) for part in _searched_parts(effort, expected)]
+    neighbours = [Candidate(method, winner.model) for method in toggled if method is not None]
+    neighbours += [Candidate(winner.method, model) for model in models]
+    return [
+        neighbour
+        for neighbour in dict.fromkeys(neighbours)
+        if neighbour != winner and is_applicable(neighbour, graph)
+    ]
 
 
 def _searched_parts(effort: str, expected: Mapping[str, float]) -> list[Part]:
@@ -236,14 +248,13 @@ def _toggled(method: Method, part: Part) -> Method | None:
 
     A new weighting replaces that of the method.
     """
-    names = set(method.names)
-    if part.kind is Kind.WEIGHTING:
+    names = {*method.names, *part.requires, part.name}
+    if part.name in method:  # it is taken away, with all that requires it
+        names = {*method.without(part.name).names}
+    elif part.kind is Kind.WEIGHTING:
         names -= {method.weighting}
-    changed = [*names, *part.requires, part.name]
-    if part.name in method:
-        changed = [*method.without(part.name).names]
     try:
-        return Method.join(changed)
+        return Method.join(names)
     except InputError:
         return None
 
@@ -283,18 +294,14 @@ def offers_of(graph: TemporalGraph) -> frozenset[Needs]:
 
 def _possible(graph: TemporalGraph) -> list[str]:
     """Methods that are applicable to this graph, simple ones first."""
-    methods = ["plain", "recency", "recency-fast", "window", "features", *GRAPH]
+    methods = [*SIMPLE, *GRAPH]
     if graph.x is not None:  # messages of degrees alone are not aligned
+        methods += ALIGNED
         columns = graph.x.shape[1]
-        few = (
-            columns <= PNY_COLUMNS
-            and graph.num_labels * len(graph.times) * columns**2 <= PNY_NUMBERS
-        )
-        methods += [
-            *ALIGNED,
-            *(["pmp+pny", "pmp+center+pny"] if few and not graph.is_hetero else []),
-            *THROUGH,
-        ]
+        numbers = graph.num_labels * len(graph.times) * columns**2
+        if columns <= PNY_COLUMNS and numbers <= PNY_NUMBERS and not graph.is_hetero:
+            methods += PNY
+        methods += THROUGH
     return [method for method in methods if is_applicable(Candidate.parse(method), graph)]
 
 
@@ -356,30 +363,34 @@ def _with_measured_shift(
     scores: dict[str, tuple[float, str]], diagnosis: Diagnosis
 ) -> dict[str, tuple[float, str]]:
     """Add half of the share of the shift that a part removes, if it keeps the classes apart."""
-    for name, (share, is_apart) in _removed(diagnosis).items():
-        if name in scores:
-            what = f"removes {share:.0%} of the shift"
-            if share < 0:
-                what = f"adds {-share:.0%} to the shift"
-            if not is_apart:
-                what += " but mixes the classes"
-                share = min(share, 0.0)
-            score, why = scores[name]
-            scores[name] = (score + 0.5 * share, f"{why} ({what})")
+    removed = _removed(diagnosis)
+    for name in scores.keys() & removed.keys():
+        score, why = scores[name]
+        share, is_apart = removed[name]
+        what = f"removes {share:.0%} of the shift"
+        if share < 0:
+            what = f"adds {-share:.0%} to the shift"
+        if not is_apart:
+            what += " but mixes the classes"
+            share = min(share, 0.0)
+        scores[name] = (score + 0.5 * share, f"{why} ({what})")
     return scores
 
 
 def _removed(diagnosis: Diagnosis) -> dict[str, tuple[float, bool]]:
     """Share of the shift that a method removes, at least −1, and whether classes stay apart."""
-    if diagnosis.shift is None or diagnosis.shift.methods["plain"].overall < LEAST_SHIFT:
+    if diagnosis.shift is None:
         return {}
-    plain = diagnosis.shift.methods["plain"]
+    methods = diagnosis.shift.methods
+    plain = methods["plain"]
+    if plain.overall < LEAST_SHIFT:
+        return {}
     separation = plain.separation or 0.0
     least = 0.0
     if separation >= LEAST_SEPARATION:
         least = STILL_APART * separation
     return {
         name: (max(-1.0, 1 - one.overall / plain.overall), one.separation >= least)
-        for name, one in diagnosis.shift.methods.items()
+        for name, one in methods.items()
         if name != "plain" and one.separation is not None
     }

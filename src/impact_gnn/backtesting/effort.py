@@ -41,13 +41,14 @@ class Size:
     @classmethod
     def of(cls, inputs: Inputs) -> Size:
         graph = inputs.graph
-        own = [] if graph.x is None else [graph.x.shape[1]]
-        widths = own + [_width(graph, path[0][0]) for path in inputs.paths()]
-        known = int((inputs.view.label >= 0).sum())
+        # Features of the nodes themselves, and of the type where every path begins.
+        widths = [_width(graph, path[0][0]) for path in inputs.paths()]
+        if graph.x is not None:
+            widths.append(graph.x.shape[1])
         edges = sum(relation.num_edges for relation in graph.relations.values())
         labels = len(inputs.paths(graph.target)) if graph.is_hetero else min(inputs.hops, 2)
         return cls(
-            rows=known,
+            rows=int(inputs.view.is_labelled.sum()),
             nodes=graph.num_nodes,
             edges=edges,
             periods=len(graph.times),
@@ -90,7 +91,8 @@ def cost(candidate: Candidate, size: Size, model: Model) -> float:
     """
     if not isinstance(model, str):
         model = USER_MODEL_COSTS_AS
-    method, spec = candidate.method, spec_of(candidate.model or model)
+    method = candidate.method
+    spec = spec_of(candidate.model or model)
     columns = float(size.features)
     reads_graph = spec.network is not None and spec.network.reads_graph
     if "features" in method or reads_graph:
@@ -98,7 +100,12 @@ def cost(candidate: Candidate, size: Size, model: Model) -> float:
     if "labels" in method:
         columns += size.classes * size.label_hops
     # A snapshot is a part of the graph; weights by both ends need up to a pass per period.
-    passes = 1 + size.periods * (0.1 * ("snapshot" in method) + 0.5 * ("ends" in method))
+    passes_per_period = 0.0
+    if "snapshot" in method:
+        passes_per_period += 0.1
+    if "ends" in method:
+        passes_per_period += 0.5
+    passes = 1 + size.periods * passes_per_period
     total = EACH + HOP * size.edges * columns * passes
     if "ends" in method:
         total += PASS * size.periods * size.hops
@@ -108,9 +115,10 @@ def cost(candidate: Candidate, size: Size, model: Model) -> float:
         total += spec.cost * _network_cost(spec, size, columns, "labels" in method)
     elif spec.kind is ModelKind.TREES:
         rows = min(size.rows, ROWS)
-        trees = size.classes * min(100, 0.8 * rounds_of(rows, columns, size.classes))
+        rounds = min(100, 0.8 * rounds_of(rows, columns, size.classes))
         values = rows * max(50.0, 0.2 * columns)  # trees see a sample of many columns
-        total += trees * (TREE + TREE_VALUE * values + TREE_PREDICTION * size.nodes)
+        per_tree = TREE + TREE_VALUE * values + TREE_PREDICTION * size.nodes
+        total += size.classes * rounds * per_tree
     return total * math.prod(part.cost for part in method.parts)
 
 

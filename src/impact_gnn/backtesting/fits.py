@@ -86,13 +86,12 @@ class FitTask:
         """Create the task, with the parts and the model that other processes need."""
         model = pipeline.model
         is_registered = isinstance(model, str) and model not in BUILTIN_MODELS
+        parts = Method.of(pipeline.method).parts
         return cls(
             pipeline=pipeline,
             settings=settings,
             name=name,
-            parts=tuple(
-                part for part in Method.of(pipeline.method).parts if part.name not in BUILTIN_PARTS
-            ),
+            parts=tuple(part for part in parts if part.name not in BUILTIN_PARTS),
             model=spec_of(model) if is_registered else None,
         )
 
@@ -175,10 +174,10 @@ def num_jobs(
         is_plain = isinstance(pipeline.model, str) and not torch.cuda.is_available()
         if not is_plain or work < MIN_PARALLEL_WORK:
             return 1
-        return engine.max_jobs(job_needs(graph, pipeline.hops)[0])
-    if jobs == 1:
+    elif jobs == 1:
         return 1
-    return min(int(jobs), engine.max_jobs(job_needs(graph, pipeline.hops)[0]))
+    most = engine.max_jobs(job_needs(graph, pipeline.hops)[0])
+    return most if jobs == "auto" else min(int(jobs), most)
 
 
 def check_jobs(jobs: int | str) -> int | str:

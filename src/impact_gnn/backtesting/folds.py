@@ -11,6 +11,7 @@ from impact_gnn.backtesting.prior_forecast import forecast_prior
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.engines import Engine, as_engine
 from impact_gnn.graph import TemporalGraph
+from impact_gnn.statistics import sample_rows
 
 LEAST_NODES = 20  # labelled, that a period needs to be worth a fold
 MAX_DRIFT = 2.0  # log of the largest change of a class proportion that a forecast may claim
@@ -32,17 +33,24 @@ class Window:
     @classmethod
     def of(cls, graph: TemporalGraph, first: int, last: int) -> Window:
         """A window with its name for users."""
+        separator = "-" if graph.periods is None else " to "
         ends = dict.fromkeys([graph.name_of(first), graph.name_of(last)])
-        return cls(first, last, ("-" if graph.periods is None else " to ").join(ends))
+        return cls(first, last, separator.join(ends))
 
     @classmethod
     def longest(cls, graph: TemporalGraph, most: int) -> Window:
         """The last labelled periods of a view, at most `most`; half of the labels are older."""
-        times = np.unique(graph.time[graph.label >= 0])
-        return cls.of(graph, int(times[-graph.max_hidden_periods(most)]), int(times[-1]))
+        times = np.unique(graph.time[graph.is_labelled]).tolist()
+        return cls.of(graph, times[-graph.max_hidden_periods(most)], times[-1])
+
+    def contains(self, time: ndarray) -> ndarray:
+        """Which times lie within the window."""
+        return (time >= self.first) & (time <= self.last)
 
     def __str__(self) -> str:
-        return self.name or "-".join(dict.fromkeys(map(str, (self.first, self.last))))
+        if self.name:
+            return self.name
+        return "-".join(dict.fromkeys([str(self.first), str(self.last)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +83,7 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
     graph.require_cutoff("a back-test needs")
     if count < 1:
         raise InputError(f"folds={count} must be at least 1.")
-    times, sizes = np.unique(graph.time[graph.label >= 0], return_counts=True)
+    times, sizes = np.unique(graph.time[graph.is_labelled], return_counts=True)
     length = graph.horizon()
 
     def window(end: int) -> Window | None:
@@ -84,11 +92,10 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
         if first < 1 or min(sizes[first:end].sum(), sizes[:first].sum()) < LEAST_NODES:
             return None
         candidate = Window.of(graph, int(times[first]), int(times[end - 1]))
-        return (
-            candidate
-            if end == len(times) or learnable(graph, candidate).mean() >= MIN_LEARNABLE
-            else None
-        )
+        is_newest = end == len(times)
+        if is_newest or learnable(graph, candidate).mean() >= MIN_LEARNABLE:
+            return candidate
+        return None
 
     chosen: list[Window] = []
     end = len(times)
@@ -100,8 +107,11 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
         chosen.append(candidate)
         # The next one beside it, or, where that leaves too few labels before it or is no good,
         # overlapping by half.
-        apart = sizes[: max(end - 2 * length, 0)].sum() >= LEAST_PAST * sizes.sum()
-        end -= length if apart and window(end - length) is not None else (length + 1) // 2
+        labels_before = sizes[: max(end - 2 * length, 0)].sum()
+        if labels_before >= LEAST_PAST * sizes.sum() and window(end - length) is not None:
+            end -= length
+        else:
+            end -= (length + 1) // 2
     if not chosen:
         raise TooShort(
             f"no labelled period but the first has {LEAST_NODES} labelled nodes, "
@@ -113,15 +123,12 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
 
 def truth_of(graph: TemporalGraph, window: Window) -> ndarray:
     """The labels of a window, in the order of its fold's rows."""
-    return np.array(graph.label[_inside(graph, window)])
+    return np.array(graph.label[_labelled_in(graph, window)])
 
 
 def learnable(graph: TemporalGraph, window: Window) -> ndarray:
     """Which of a window's labelled nodes are in classes that had enough examples before it."""
-    before = np.bincount(
-        graph.label[(graph.label >= 0) & (graph.time < window.first)], minlength=graph.num_labels
-    )
-    return before[truth_of(graph, window)] >= LEAST_EXAMPLES
+    return _labels_before(graph, window)[truth_of(graph, window)] >= LEAST_EXAMPLES
 
 
 def prior_drift(graph: TemporalGraph, first: int) -> ndarray:
@@ -129,64 +136,57 @@ def prior_drift(graph: TemporalGraph, first: int) -> ndarray:
 
     It is 0 for classes without a label before.
     """
-    is_past = (graph.label >= 0) & (graph.time < first)
-    num_labels = graph.num_labels
-    cell = graph.period[is_past].astype(np.int64) * num_labels + graph.label[is_past]
-    counts = np.bincount(cell, minlength=len(graph.times) * num_labels).reshape(-1, num_labels)
+    is_past = graph.is_labelled & (graph.time < first)
+    # Labels by period and class [T, Y].
+    counts = np.zeros((len(graph.times), graph.num_labels))
+    np.add.at(counts, (graph.period[is_past], graph.label[is_past]), 1)
     prior = counts.sum(0) / counts.sum()
     forecast = forecast_prior(counts, graph.horizon())
-    ratio = np.divide(forecast, prior, out=np.ones(num_labels), where=prior > 0)
+    ratio = np.divide(forecast, prior, out=np.ones_like(prior), where=prior > 0)
     return np.clip(np.log(ratio), -MAX_DRIFT, MAX_DRIFT)
 
 
 def prior_before(graph: TemporalGraph, window: Window) -> ndarray:
     """Class proportions of the labels before a window."""
-    known = graph.label[(graph.label >= 0) & (graph.time < window.first)]
-    return np.bincount(known, minlength=graph.num_labels) / len(known)
+    counts = _labels_before(graph, window)
+    return counts / counts.sum()
 
 
 def times_of(graph: TemporalGraph, window: Window) -> ndarray:
     """The times of a window's labelled nodes, in the same order."""
-    return np.array(graph.time[_inside(graph, window)])
+    return np.array(graph.time[_labelled_in(graph, window)])
 
 
 def horizons_of(graph: TemporalGraph, window: Window) -> ndarray:
     """How many periods after the last known label the labelled nodes of a window lie: 1, 2, ..."""
-    return (
-        1
-        + graph.period[_inside(graph, window)].astype(int)
-        - int(np.searchsorted(graph.times, window.first))
-    )
+    period = graph.period[_labelled_in(graph, window)].astype(int)
+    return 1 + period - int(np.searchsorted(graph.times, window.first))
 
 
 def unlabelled_in(graph: TemporalGraph, window: Window) -> ndarray:
     """Positions of the nodes of a window that have no label."""
-    is_inside = (graph.time >= window.first) & (graph.time <= window.last)
-    return np.flatnonzero(is_inside & (graph.label < 0))
+    return np.flatnonzero(window.contains(graph.time) & (graph.label < 0))
 
 
-def sample_of(rows: ndarray) -> ndarray:
-    """At most `MAX_UNLABELLED` of the rows, the same ones every time."""
-    if len(rows) <= MAX_UNLABELLED:
-        return rows
-    return np.sort(np.random.default_rng(0).choice(rows, MAX_UNLABELLED, replace=False))
+def _labelled_in(graph: TemporalGraph, window: Window) -> ndarray:
+    """Positions of the labelled nodes of a window."""
+    return np.flatnonzero(window.contains(graph.time) & graph.is_labelled)
 
 
-def _inside(graph: TemporalGraph, window: Window) -> ndarray:
-    return np.flatnonzero(
-        (graph.time >= window.first) & (graph.time <= window.last) & (graph.label >= 0)
-    )
+def _labels_before(graph: TemporalGraph, window: Window) -> ndarray:
+    """Labels before a window by class [Y]."""
+    is_past = graph.is_labelled & (graph.time < window.first)
+    return np.bincount(graph.label[is_past], minlength=graph.num_labels)
 
 
 def fold_of(graph: TemporalGraph, window: Window, engine: Engine | None = None) -> Fold:
     """The fold that predicts a window of a view; the graph as it was then is made by the engine."""
     then = as_engine(engine).graph(graph, upto=window.last)
-    rows = _inside(then, window)
     past = then.masked(window.first)
     return Fold(
         window=window,
         graph=past.with_visible_classes(),
-        rows=rows,
-        unlabelled=sample_of(unlabelled_in(then, window)),
+        rows=_labelled_in(then, window),
+        unlabelled=sample_rows(unlabelled_in(then, window), MAX_UNLABELLED),
         classes=past.visible_classes(),
     )

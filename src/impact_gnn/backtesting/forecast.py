@@ -28,12 +28,16 @@ def lost_per_period(lags: Sequence[HorizonScore]) -> Estimate:
         >>> lost_per_period([HorizonScore(*one, 500) for one in accuracies.items()])
         +0.020 [-0.006, +0.046]
     """
-    at, right, count = np.array([(one.horizon, one.accuracy, one.count) for one in lags], float).T
-    weight = count / np.maximum(right * (1 - right), 1 / (count + 1))
-    middle = np.average(at, weights=weight)
-    spread = float((weight * (at - middle) ** 2).sum())
-    value, error = -float((weight * (at - middle) * right).sum()) / spread, spread**-0.5
-    return Estimate(value, error, value - 1.96 * error, value + 1.96 * error)
+    rows = [(one.horizon, one.accuracy, one.count) for one in lags]
+    horizon, accuracy, count = np.array(rows, float).T
+    # The inverse of the binomial variance; an accuracy of 0 or 1 has one, too.
+    weight = count / np.maximum(accuracy * (1 - accuracy), 1 / (count + 1))
+    deviation = horizon - np.average(horizon, weights=weight)
+    spread = float((weight * deviation**2).sum())
+    loss = -float((weight * deviation * accuracy).sum()) / spread
+    error = spread**-0.5
+    half = 1.96 * error
+    return Estimate(loss, error, loss - half, loss + half)
 
 
 def labelled_shares(labelled: ndarray, unlabelled: ndarray, scale: float) -> list[float]:
@@ -50,11 +54,13 @@ def labelled_shares(labelled: ndarray, unlabelled: ndarray, scale: float) -> lis
         (0.033, 0.943)
     """
     edges = np.linspace(0, 1, CONFIDENCE_BINS + 1)
-    count = np.histogram(labelled, edges)[0]
-    total = count + scale * np.histogram(unlabelled, edges)[0]
+    count, _ = np.histogram(labelled, edges)
+    sampled, _ = np.histogram(unlabelled, edges)
+    total = count + scale * sampled
     overall = count.sum() / total.sum()
     # None is 0: targets of every confidence count.
-    return ((count + PSEUDO_NODES * overall) / (total + PSEUDO_NODES)).tolist()
+    shares = (count + PSEUDO_NODES * overall) / (total + PSEUDO_NODES)
+    return shares.tolist()
 
 
 def labelled_weights(checks: Sequence[FoldCheck], confidence: ndarray) -> ndarray:
@@ -80,7 +86,8 @@ def trust_in_confidence(checks: Sequence[FoldCheck]) -> float:
 
     Each counts by how well it would have forecast the newest fold.
     """
-    newest, older = checks[-1], checks[-2:][0]
+    newest = checks[-1]
+    older = checks[-2:][0]  # with a single check the newest one
     if newest.window == older.window:
         return 0.5
     errors = np.array([newest.confidence, older.accuracy]) - newest.accuracy
@@ -91,7 +98,8 @@ def trust_in_confidence(checks: Sequence[FoldCheck]) -> float:
 def expected_accuracy(checks: Sequence[FoldCheck], confidence: float, level: float) -> float:
     """Weighted mean of the confidence on targets and the accuracy level of the past."""
     trust = trust_in_confidence(checks)
-    return float(np.clip(trust * confidence + (1 - trust) * level, 0, 1))
+    mean = trust * confidence + (1 - trust) * level
+    return float(np.clip(mean, 0, 1))
 
 
 def forecast(checks: Sequence[FoldCheck], confidence: float, count: int) -> Estimate | None:
@@ -104,15 +112,26 @@ def forecast(checks: Sequence[FoldCheck], confidence: float, count: int) -> Esti
     """
     if not checks:
         return None
-    windows = len({one.window for one in checks})
-    right = np.array([one.accuracy for one in checks])
-    fold_confidence = np.array([one.confidence for one in checks])
-    level = float(np.mean([one.fitted for one in checks if one.window == checks[-1].window]))
-    # the level known then
-    before = np.r_[right[0], right[:-1]] if windows > 1 else np.full(len(checks), level)
+    num_windows = len({check.window for check in checks})
+    accuracy = np.array([check.accuracy for check in checks])
+    fold_confidence = np.array([check.confidence for check in checks])
+    level = newest_level(checks)
+    # The level that was known before every fold.
+    level_before = np.full(len(checks), level)
+    if num_windows > 1:
+        level_before = np.r_[accuracy[0], accuracy[:-1]]
     value = expected_accuracy(checks, confidence, level)
-    missed = float(((right - 0.5 * (fold_confidence + before)) ** 2).sum())
-    spread = (missed * windows / len(checks) + WORTH * USUAL**2) / (windows + WORTH)
-    error = math.sqrt(spread + value * (1 - value) / max(count, 1))
-    half = float(stats.t(windows + WORTH).ppf(0.5 + LEVEL / 2)) * error
+    missed = accuracy - 0.5 * (fold_confidence + level_before)
+    # Halves of one window count as one.
+    squares = float((missed**2).sum()) * num_windows / len(checks)
+    spread = (squares + WORTH * USUAL**2) / (num_windows + WORTH)
+    sampling = value * (1 - value) / max(count, 1)
+    error = math.sqrt(spread + sampling)
+    half = float(stats.t(num_windows + WORTH).ppf(0.5 + LEVEL / 2)) * error
     return Estimate(value, error, max(0.0, value - half), min(1.0, value + half))
+
+
+def newest_level(checks: Sequence[FoldCheck]) -> float:
+    """Accuracy of the final ensemble on the newest window, which may have two halves."""
+    newest = [check.fitted for check in checks if check.window == checks[-1].window]
+    return float(np.mean(newest))

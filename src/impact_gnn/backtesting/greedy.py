@@ -44,9 +44,11 @@ def mean_fold_loss(losses: Sequence[float] | ndarray, weights: ndarray | None = 
         >>> mean_fold_loss([0.5, 2.0], np.array([0.5, 0.5]))
         1.0
     """
-    weight = fold_weights(len(losses)) if weights is None else weights
+    if weights is None:
+        weights = fold_weights(len(losses))
     least = max(SOLVED * max(losses), 1e-9)
-    return float(np.exp(weight @ np.log(np.maximum(losses, least))))
+    mean_log = weights @ np.log(np.maximum(losses, least))
+    return float(np.exp(mean_log))
 
 
 def greedy_weights(
@@ -86,16 +88,16 @@ def greedy_weights(
     ]
     best = loss(total, len(picks))
     while len(picks) < MAX_PICKS:
-        is_full = len(set(picks)) >= MAX_MEMBERS
-        allowed = sorted(set(picks)) if is_full else list(range(len(predictions)))
-        candidate_losses = {k: loss(add(total, k), len(picks) + 1) for k in allowed}
-        chosen = min(candidate_losses, key=lambda k: candidate_losses[k])
+        allowed: Sequence[int] = range(len(predictions))
+        if len(set(picks)) >= MAX_MEMBERS:
+            allowed = sorted(set(picks))
+        least, chosen = min((loss(add(total, k), len(picks) + 1), k) for k in allowed)
         required_gain = 0.0 if chosen in picks else MIN_GAIN
-        if candidate_losses[chosen] > best * (1 - required_gain):
+        if least > best * (1 - required_gain):
             break
         picks.append(chosen)
         total = add(total, chosen)
-        best = candidate_losses[chosen]
+        best = least
     return np.bincount(picks, minlength=len(predictions)) / len(picks)
 
 
@@ -109,11 +111,13 @@ def _start(
     steps = np.round(np.log(np.maximum(single_losses, 1e-9)) / MIN_GAIN)
     picks: list[int] = []
     for k in np.argsort(steps, kind="stable").tolist():
-        is_near = single_losses[k] <= NEAR * min(single_losses) or not picks
-        is_other_fit = fits is None or fits[k] not in [fits[j] for j in picks]
+        is_far = single_losses[k] > NEAR * min(single_losses)
+        is_same_fit = fits is not None and fits[k] in [fits[j] for j in picks]
         is_equal = any(_is_equal(predictions[k], predictions[j]) for j in picks)
-        if is_near and is_other_fit and not is_equal and len(picks) < START:
+        if not picks or not (is_far or is_same_fit or is_equal):
             picks.append(k)
+        if len(picks) == START:
+            break
     return picks
 
 

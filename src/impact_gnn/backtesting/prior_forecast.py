@@ -55,8 +55,8 @@ def _walk_forward_loss(forecaster: Forecaster, counts: ndarray, horizon: int) ->
     losses = []
     for end in range(max(1, len(counts) // 2), len(counts)):
         window = counts[end : end + horizon].sum(0)
-        forecast = forecaster(counts[:end])
-        losses.append(-(window * np.log(np.maximum(forecast, 1e-6))).sum() / window.sum())
+        log_forecast = np.log(np.maximum(forecaster(counts[:end]), 1e-6))
+        losses.append(-(window * log_forecast).sum() / window.sum())
     return float(np.mean(losses))
 
 

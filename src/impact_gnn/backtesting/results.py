@@ -96,12 +96,12 @@ class Selection:
         if self.gain is None:
             return "The budget ended before any other candidate was complete."
         metric = METRICS[self.metric]
-        low, value, high = (
-            f"{round(100 * bound, 1) + 0.0:+.1f}".replace("-", "−")  # no minus before 0.0
-            for bound in (self.gain.low, self.gain.value, self.gain.high)
-        )
+        low = _in_hundredths(self.gain.low)
+        high = _in_hundredths(self.gain.high)
         folds = "1 fold" if self.num_folds == 1 else f"{self.num_folds} folds"
-        interval = f"{value} {metric.unit} (95% CI {low} to {high}, {folds})"
+        interval = (
+            f"{_in_hundredths(self.gain.value)} {metric.unit} (95% CI {low} to {high}, {folds})"
+        )
         if self.reason is SelectionReason.NONE_BETTER:
             better = "lower log-loss" if self.metric == "accuracy" else f"better {metric.title}"
             return (
@@ -112,6 +112,11 @@ class Selection:
             return f"Selected for its lower log-loss, not for its accuracy: {interval}."
         likely = "" if self.gain.low > 0 else ", not significant"
         return f"Gain over the baseline: {interval}{likely}."
+
+
+def _in_hundredths(share: float) -> str:
+    rounded = round(100 * share, 1) + 0.0  # no minus before 0.0
+    return f"{rounded:+.1f}".replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -226,7 +231,8 @@ class BacktestResult:
         newest_first = self.folds[::-1]
         numbers = range(len(newest_first), 0, -1)
         folds = " ".join(f"fold {k:<2}" for k in numbers)
-        lines = [f"{'candidate':<{width}} {folds} log-loss weight minus baseline"]
+        header = f"{'candidate':<{width}} {folds} log-loss weight minus baseline"
+        lines = [header]
         for row in rows:
             by_fold = " ".join(
                 f"{row.scores[fold]:7.4f}" if fold in row.scores else " " * 7
@@ -241,12 +247,11 @@ class BacktestResult:
             )
             lines.append(line.rstrip())
         if len(rows) < len(self.rows):
-            lines.append(
-                f"... and {len(self.rows) - len(rows)} more with a higher loss or untested"
-            )
+            num_more = len(self.rows) - len(rows)
+            lines.append(f"... and {num_more} more with a higher loss or untested")
         if newest_first:
             title = METRICS[self.metric].title
-            named = ", ".join(f"{k}: {fold}" for k, fold in zip(numbers, newest_first, strict=True))
+            named = ", ".join([f"{k}: {fold}" for k, fold in enumerate(self.folds, 1)][::-1])
             lines.append(f"Columns: {title} per fold ({named}); the others over all folds.")
         lines.append(f"Selected: {self.selection}")
         return "\n".join(lines)

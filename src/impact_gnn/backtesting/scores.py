@@ -13,7 +13,7 @@ from impact_gnn._store import Store
 from impact_gnn.backtesting.greedy import fold_weights, mean_fold_loss
 from impact_gnn.backtesting.results import BASELINE
 from impact_gnn.estimators import Candidate
-from impact_gnn.metrics import Scoring, log_loss, mean_and_error
+from impact_gnn.metrics import Scoring, log_loss, mean_and_error, probability_of
 from impact_gnn.statistics import Estimate, combined
 
 
@@ -26,9 +26,8 @@ class Unit:
     seed: int = 0
 
     def __str__(self) -> str:
-        return f"{self.candidate}.fold{self.fold}.seed{self.seed}".replace(":", ".").replace(
-            " ", "_"
-        )
+        name = f"{self.candidate}.fold{self.fold}.seed{self.seed}"
+        return name.replace(":", ".").replace(" ", "_")
 
 
 @dataclass(eq=False)
@@ -60,7 +59,7 @@ class Scores:
             stored = stored.astype(np.float16)
         self.predictions[unit] = stored
         if self.store is not None:
-            self.store.put_array(f"fits/{unit}", self.predictions[unit])
+            self.store.put_array(f"fits/{unit}", stored)
 
     @property
     def folds(self) -> list[str]:
@@ -81,17 +80,20 @@ class Scores:
         by_seed = self._by_seed(candidate, fold)
         if not by_seed:
             return None
-        return _mean([seed[: len(self.truth[fold])] for seed in by_seed])
+        num_labelled = len(self.truth[fold])
+        return _mean([probabilities[:num_labelled] for probabilities in by_seed])
 
     def unlabelled_probability(self, candidate: Candidate, fold: str) -> ndarray:
         """The same for nodes of the fold's window that have no label."""
-        return _mean([seed[len(self.truth[fold]) :] for seed in self._by_seed(candidate, fold)])
+        num_labelled = len(self.truth[fold])
+        by_seed = self._by_seed(candidate, fold)
+        return _mean([probabilities[num_labelled:] for probabilities in by_seed])
 
     def true_class_probability(self, candidate: Candidate, fold: str) -> ndarray:
         """The probability of the true label of every node, as a mean over the seeds."""
-        row, truth = np.arange(len(self.truth[fold])), self.truth[fold]
         by_seed = self._by_seed(candidate, fold)
-        return np.mean([seed[row, truth].astype(np.float32) for seed in by_seed], axis=0)
+        truth = self.truth[fold]
+        return _mean([probability_of(truth, probabilities) for probabilities in by_seed])
 
     def loss_inputs(self, candidate: Candidate, fold: str) -> ndarray:
         """What the loss of a fold reads: all probabilities, or only those of the true labels."""
@@ -119,21 +121,23 @@ class Scores:
 
     def accuracy(self, candidate: Candidate) -> float | None:
         """Weighted mean over the folds, newer ones counting more; None without a fold."""
-        values = []
+        accuracies = []
         for fold in self.folds_of(candidate):
-            accuracy = Scoring("accuracy", self.scoring_of(fold).prior)
-            values.append(float(self.per_node_score(candidate, fold, accuracy).mean()))
-        if not values:
+            scoring = Scoring("accuracy", self.scoring_of(fold).prior)
+            accuracies.append(self.score(candidate, fold, scoring))
+        if not accuracies:
             return None
-        return float(np.dot(fold_weights(len(values)), values))
+        return float(np.dot(fold_weights(len(accuracies)), accuracies))
+
+    def score(self, candidate: Candidate, fold: str, scoring: Scoring) -> float:
+        return float(self.per_node_score(candidate, fold, scoring).mean())
 
     def by_fold(self, candidate: Candidate) -> dict[str, float]:
         """The score of every fold, as the metric is displayed."""
         scores = {}
         for fold in self.folds_of(candidate):
             scoring = self.scoring_of(fold)
-            mean = float(self.per_node_score(candidate, fold, scoring).mean())
-            scores[fold] = scoring.rule.displayed(mean)
+            scores[fold] = scoring.rule.displayed(self.score(candidate, fold, scoring))
         return scores
 
     def fold_loss(self, candidate: Candidate, fold: str) -> float:
@@ -141,24 +145,25 @@ class Scores:
         by_seed = self._by_seed(candidate, fold)
         if not by_seed:
             return math.inf
-        return self.scoring_of(fold).loss(
-            self.loss_inputs(candidate, fold), self.truth[fold], by_seed[0].shape[1]
-        )
+        predictions = self.loss_inputs(candidate, fold)
+        num_labels = by_seed[0].shape[1]
+        return self.scoring_of(fold).loss(predictions, self.truth[fold], num_labels)
 
     def loss(self, candidate: Candidate) -> float | None:
         """Log-loss over the folds, newer ones counting more; None without a fold."""
         losses = []
         for fold in self.folds_of(candidate):
             num_labels = self._by_seed(candidate, fold)[0].shape[1]
-            losses.append(log_loss(self.true_class_probability(candidate, fold), num_labels))
+            probability = self.true_class_probability(candidate, fold)
+            losses.append(log_loss(probability, num_labels))
         return mean_fold_loss(losses) if losses else None
 
     def differences(
         self, candidate: Candidate, reference: Candidate = BASELINE
     ) -> dict[str, tuple[float, float]]:
         """Score minus the reference's in every fold that has both, and its standard error."""
-        reference_folds = self.folds_of(reference)
         differences = {}
+        reference_folds = self.folds_of(reference)
         for fold in self.folds_of(candidate):
             if fold in reference_folds:
                 scoring = self.scoring_of(fold)

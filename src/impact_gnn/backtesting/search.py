@@ -7,10 +7,10 @@ budget is used. The selection, its gain and its calibration come from out-of-fol
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import product, zip_longest
+from itertools import chain, product, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -167,6 +167,7 @@ def backtest(
     num_folds = options.get("folds")
     if num_folds is None:
         num_folds = EFFORTS[effort].folds
+    # None leaves the pipeline's own choice.
     scoring = {"metric": options.get("metric"), "class_weight": options.get("class_weight")}
     changed = {name: value for name, value in scoring.items() if value is not None}
     pipeline = clone(pipeline or Pipeline()).set_params(**changed).checked()
@@ -258,12 +259,8 @@ class Search:
 
     def search(self) -> None:
         """Evaluates different candidates first, then neighbours of the best in rounds."""
-        initial = [
-            candidate
-            for candidate in initial_candidates(self.graph)
-            if candidate == BASELINE or self.is_applicable(candidate)
-        ]
-        smoothed = list(dict.fromkeys(map(self.with_smoothing, initial)))
+        initial = filter(self.is_applicable, initial_candidates(self.graph))
+        smoothed = dict.fromkeys(map(self.with_smoothing, initial))
         first = self.affordable(smoothed, FIRST_SHARE * self.allowed, at_least=MIN_FIRST)
         self.evaluate(first, on_all_folds=True)
         corrections = time_corrections(self.graph)
@@ -316,8 +313,11 @@ class Search:
     # -- which candidates come next
 
     def is_applicable(self, candidate: Candidate) -> bool:
-        """Whether a candidate can be computed, by the pipeline's model where it names none."""
-        return is_applicable(candidate, self.graph, self.pipeline.model)
+        """Whether a candidate can be computed, by the pipeline's model where it names none.
+
+        The baseline is evaluated in any case.
+        """
+        return candidate == BASELINE or is_applicable(candidate, self.graph, self.pipeline.model)
 
     def without_own_model(self, candidate: Candidate) -> Candidate:
         """The candidate without a model if it names the pipeline's own, so that it has one name."""
@@ -333,7 +333,7 @@ class Search:
         return self.without_own_model(candidate)
 
     def affordable(
-        self, candidates: Sequence[Candidate], work: float, *, at_least: int = 0
+        self, candidates: Iterable[Candidate], work: float, *, at_least: int = 0
     ) -> list[Candidate]:
         """Candidates within a work budget, in order; those too expensive are skipped."""
         if self.out_of_time:
@@ -360,26 +360,29 @@ class Search:
         Where networks are far behind cheaper models, no further one is tried.
         """
         model = model_name(self.pipeline.model)
-        losses = {one: self.scores.loss(one) or 0.0 for one in self.finalists()}
+        losses = {candidate: self.scores.loss(candidate) or 0.0 for candidate in self.finalists()}
         skips_networks = networks_are_behind(losses, model)
-        lists = []
+        options = []
         for winner in self.winners():
             neighbours = neighbours_of(winner, self.graph, self.advice, effort=self.effort)
             smoothed = map(self.with_smoothing, neighbours)
-            lists.append(
-                [one for one in smoothed if one not in self.evaluated and self.is_applicable(one)]
-            )
-        in_turn = [
+            options.append([one for one in smoothed if self.is_new(one)])
+        in_turn = dict.fromkeys(chain.from_iterable(zip_longest(*options)))
+        candidates = [
             candidate
-            for group in zip_longest(*lists)
-            for candidate in group
+            for candidate in in_turn
             if candidate is not None and not (skips_networks and is_network(candidate, model))
         ]
-        return list(dict.fromkeys(in_turn))[:ROUND]
+        return candidates[:ROUND]
+
+    def is_new(self, candidate: Candidate) -> bool:
+        """Whether a candidate can be evaluated and was not yet."""
+        return candidate not in self.evaluated and self.is_applicable(candidate)
 
     def winners(self) -> list[Candidate]:
         """Members of the ensemble so far, the heaviest first, then the best single candidates."""
-        finalists, scores = self.finalists(), self.scores
+        scores = self.scores
+        finalists = self.finalists()
         if not finalists:
             return []
         weights = greedy_weights(
@@ -417,13 +420,9 @@ class Search:
 
         Unless `on_all_folds`, candidates far behind the best on the newest fold skip older folds.
         """
-        unsmoothed = [
-            candidate
-            for candidate in (one.smoothed(False) for one in batch)
-            if candidate == BASELINE or self.is_applicable(candidate)
-        ]
-        new = dict.fromkeys([*batch, *unsmoothed])
-        self.evaluated += [candidate for candidate in new if candidate not in self.evaluated]
+        unsmoothed = [candidate.smoothed(False) for candidate in batch]
+        both = [*batch, *filter(self.is_applicable, unsmoothed)]
+        self.evaluated = list(dict.fromkeys([*self.evaluated, *both]))
         remaining = list(batch)
         windows = self.windows if on_all_folds else self.windows[::-1]
         for window in windows:
@@ -434,12 +433,13 @@ class Search:
 
     def evaluate_fold(self, candidates: Sequence[Candidate], window: Window) -> None:
         """Fits candidates on one fold with all seeds, unless a store has them already."""
-        units = [
-            Unit(candidate, str(window), seed)
-            for candidate, seed in product(candidates, range(self.seeds))
-        ]
-        pending = [unit for unit in units if not self.is_stored(unit)]
-        self.work += sum(self.unit_cost(unit) for unit in units if unit not in pending)
+        pending = []
+        for candidate, seed in product(candidates, range(self.seeds)):
+            unit = Unit(candidate, str(window), seed)
+            if self.is_stored(unit):
+                self.work += self.unit_cost(unit)
+            else:
+                pending.append(unit)
         if self.num_jobs > 1 and self.budget is None:
             # Jobs end together if long fits start first; with a clock, the first are chosen.
             pending.sort(key=self.unit_cost, reverse=True)
@@ -487,17 +487,22 @@ class Search:
     def drop_hopeless(self, candidates: list[Candidate]) -> list[Candidate]:
         """Drops candidates whose loss on the newest fold is far behind the best finalist's."""
         newest = self.scores.folds[-1]
-        best = min((self.scores.fold_loss(one, newest) for one in self.finalists()), default=np.inf)
+        best = self.least_loss(self.finalists(), newest)
         remaining = []
         for candidate in candidates:
-            variants = (candidate, candidate.smoothed(False))
-            if min(self.scores.fold_loss(one, newest) for one in variants) - best <= HOPELESS:
+            variants = [candidate, candidate.smoothed(False)]
+            if self.least_loss(variants, newest) - best <= HOPELESS:
                 remaining.append(candidate)
                 continue
             self.dropped |= set(variants)
             message = f"  {candidate}: far behind the best, not evaluated on older folds"
             self.progress.say(message, detail=True)
         return remaining
+
+    def least_loss(self, candidates: Sequence[Candidate], fold: str) -> float:
+        """The loss of the best candidate on a fold; infinite without any."""
+        losses = [self.scores.fold_loss(candidate, fold) for candidate in candidates]
+        return min(losses, default=np.inf)
 
     def is_stored(self, unit: Unit) -> bool:
         """Whether a fit was done before, in this run or an earlier one, for both variants."""
@@ -506,7 +511,8 @@ class Search:
 
     def put_result(self, unit: Unit, fold: Fold, result: FitResult | FailedFit) -> None:
         """Stores the predictions of a fit; a candidate that fails is left out."""
-        candidate, unsmoothed = unit.candidate, unit.candidate.smoothed(False)
+        candidate = unit.candidate
+        unsmoothed = candidate.smoothed(False)
         if isinstance(result, FailedFit):
             if unsmoothed == BASELINE:
                 raise InputError(result.error)
@@ -516,18 +522,20 @@ class Search:
         self.settings[unit] = result.settings
         if self.store is not None:
             self.store.put(f"fits/{unit}", result.settings)
+        is_scored = unit.fold in self.scores.truth  # not the one of accuracies by horizon
+        nodes = fold.rows
+        if is_scored:
+            nodes = np.concatenate([fold.rows, fold.unlabelled])
+        # From positions in the graph to rows of the result.
         targets = np.flatnonzero(fold.graph.time >= fold.window.first)
-        rows = fold.rows
-        if unit.fold in self.scores.truth:
-            rows = np.concatenate([fold.rows, fold.unlabelled])
-        row = np.searchsorted(targets, rows)
+        row = np.searchsorted(targets, nodes)
         variants = {candidate: result.probabilities, unsmoothed: result.unsmoothed}
         for variant, probabilities in variants.items():
             # Classes that were unknown before the fold have probability 0.
             all_classes = np.zeros((len(row), self.graph.num_labels), np.float32)
             all_classes[:, fold.classes] = probabilities[row]
             self.scores.put(replace(unit, candidate=variant), all_classes)
-            if unit.fold in self.scores.truth:
+            if is_scored:
                 loss = self.scores.fold_loss(variant, unit.fold)
                 took = duration(result.seconds)
                 message = f"  {unit.fold}: {variant}, loss {loss:.4f}, {took}"
@@ -583,14 +591,11 @@ class Search:
         labels = self.scoring_of(window).labels(probabilities)
         is_right = labels == truth_of(self.graph, window)
         horizon = horizons_of(self.graph, window)
-        return [
-            HorizonScore(
-                horizon=k,
-                accuracy=float(is_right[horizon == k].mean()),
-                count=int((horizon == k).sum()),
-            )
-            for k in np.unique(horizon).tolist()
-        ]
+        scores = []
+        for k in np.unique(horizon).tolist():
+            is_right_there = is_right[horizon == k]
+            scores.append(HorizonScore(k, float(is_right_there.mean()), len(is_right_there)))
+        return scores
 
     def candidate_result(
         self, candidate: Candidate, weight: float, reference: Candidate = BASELINE
@@ -623,10 +628,11 @@ class Search:
         if unit.fold not in self.scores.folds:
             return None
         older = self.scores.folds[: self.scores.folds.index(unit.fold)]
-        settings_of_folds = [self.stored_settings(replace(unit, fold=fold)) for fold in older]
-        return next(
-            (settings for settings in reversed(settings_of_folds) if settings is not None), None
-        )
+        for fold in reversed(older):
+            settings = self.stored_settings(replace(unit, fold=fold))
+            if settings is not None:
+                return settings
+        return None
 
     def stored_settings(self, unit: Unit) -> FitSettings | None:
         """The choices of a fit, in this run or an earlier one."""

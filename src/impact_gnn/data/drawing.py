@@ -66,10 +66,14 @@ class BlockPairs:
         if not ordered:
             own_pairs //= 2
         # Pairs of nodes of every pair of blocks, [P].
-        pairs = np.where(row == column, own_pairs[row], sizes[row] * sizes[column])
+        across = sizes[row] * sizes[column]
+        pairs = np.where(row == column, own_pairs[row], across)
         # The inverse of a smaller probability would overflow.
-        possible = (pairs > 0) & (probability >= np.finfo(np.float64).tiny)
-        used = np.flatnonzero(possible & (ordered | (row <= column)))
+        least = np.finfo(np.float64).tiny
+        is_used = (pairs > 0) & (probability >= least)
+        if not ordered:
+            is_used &= row <= column
+        used = np.flatnonzero(is_used)
         # Every pair of blocks is cut into pieces of about equal work.
         num_edges = pairs[used] * probability[used]
         num_pieces = np.ceil(num_edges / EDGES_PER_PIECE).astype(np.int64)
@@ -80,16 +84,18 @@ class BlockPairs:
         number = joined_ranges(np.zeros_like(num_pieces), num_pieces)
         # The pair of blocks that each piece belongs to.
         origin = np.repeat(used, num_pieces)
-        self.pieces = np.zeros(len(origin), PIECE)
-        self.pieces["row"] = row[origin]
-        self.pieces["column"] = column[origin]
-        self.pieces["probability"] = probability[origin]
-        self.pieces["start"] = number * step
-        self.pieces["length"] = np.minimum(step, pairs[origin] - self.pieces["start"])
+        start = number * step
+        pieces = np.zeros(len(origin), PIECE)
+        pieces["row"] = row[origin]
+        pieces["column"] = column[origin]
+        pieces["probability"] = probability[origin]
+        pieces["start"] = start
+        pieces["length"] = np.minimum(step, pairs[origin] - start)
+        self.pieces = pieces
         self.members = members
         self.offset = np.append(0, np.cumsum(sizes))
         self.ordered = ordered
-        self.state = np.uint64(seed.generate_state(1, np.uint64)[0])
+        (self.state,) = seed.generate_state(1, np.uint64)
         no_edges = np.empty((2, 0), members.dtype)
         # The same random walk counts links first: a piece's place in the result is then known.
         self._walk(0, len(origin), no_edges)
@@ -127,8 +133,9 @@ class Draw:
     def __init__(self, model: TSBM, seed: int, dtype: np.dtype | None = None) -> None:
         self.model = model
         # The model's parameters are drawn from the first child.
-        _, nodes, self.feature_seed, edges = np.random.SeedSequence(seed).spawn(4)
-        self.label, self.period = draw_nodes(model, np.random.default_rng(nodes))
+        _, node_seed, self.feature_seed, edge_seed = np.random.SeedSequence(seed).spawn(4)
+        rng = np.random.default_rng(node_seed)
+        self.label, self.period = draw_nodes(model, rng)
         # A block is period·num_labels + label.
         blocks = model.num_labels * model.num_times
         block = self.period.astype(smallest_unsigned(blocks + 1))  # small types are sorted by radix
@@ -144,7 +151,7 @@ class Draw:
             row=row,
             column=column,
             probability=model.block_probability().ravel(),
-            seed=edges,
+            seed=edge_seed,
             ordered=model.ordered,
         )
 
@@ -214,24 +221,30 @@ def _pair(number, columns, within, ordered):  # type: ignore[no-untyped-def]
     return i, number - i * (i - 1) // 2
 
 
+@njit(cache=True)
+def _members_of(block, members, offset):  # type: ignore[no-untyped-def]
+    return members[offset[block] : offset[block + 1]]
+
+
 @njit(cache=True, nogil=True)
 def _walk_pieces(pieces, first, nodes, place, out):  # type: ignore[no-untyped-def]
     members, offset, ordered, seed = nodes
     for k in range(len(pieces)):
         piece = pieces[k]
-        # Nodes of the two blocks.
-        rows = members[offset[piece.row] : offset[piece.row + 1]]
-        columns = members[offset[piece.column] : offset[piece.column + 1]]
+        rows = _members_of(piece.row, members, offset)
+        columns = _members_of(piece.column, members, offset)
         # 1 / log(1 − p), by which uniform numbers become geometric ones.
         scale = 1.0 / np.log1p(-piece.probability)
         # A stream of its own for every piece, by its number in the whole graph.
-        state = scramble(seed + scramble(np.uint64(first + k) + np.uint64(1)))
+        own_number = np.uint64(first + k) + np.uint64(1)
+        state = scramble(seed + scramble(own_number))
         at = 2 * place[k]
         pair = 0
         while True:
             state += WEYL
             # The upper 53 bits as a number in [0, 1).
-            uniform = np.float64(scramble(state) >> np.uint64(11)) * 2.0**-53
+            upper = scramble(state) >> np.uint64(11)
+            uniform = np.float64(upper) * 2.0**-53
             # Pairs passed over; a float, because it may be larger than any integer.
             jump = np.floor(np.log(1.0 - uniform) * scale)
             if jump >= piece.length - pair:

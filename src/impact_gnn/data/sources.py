@@ -77,7 +77,8 @@ class Source:
         if self.exact is None:
             return self
         exact = chain(columns, *(column.exact for column in self.further))
-        return replace(self.exact(frozenset(filter(None, exact))), further=self.further)
+        source = self.exact(frozenset(filter(None, exact)))
+        return replace(source, further=self.further)
 
     def with_column(self, column: FurtherColumn) -> Source:
         """Return the table with a further column."""
@@ -97,7 +98,8 @@ class Source:
         """The first rows, by which roles are guessed."""
         if self.size < SMALL:
             return plain_text(self.table.slice(0, ROWS))
-        return plain_text(pa.Table.from_batches([next(self.batches())]).slice(0, ROWS))
+        first = pa.Table.from_batches([next(self.batches())])
+        return plain_text(first.slice(0, ROWS))
 
     @property
     def names(self) -> list[str]:
@@ -118,7 +120,8 @@ class Source:
         with guarded(Path(self.name)):
             for batch in self.stream():
                 batch.validate(full=True)
-                yield from self._completed(pa.Table.from_batches([batch]), first_row).to_batches()
+                part = pa.Table.from_batches([batch])
+                yield from self._completed(part, first_row).to_batches()
                 first_row += batch.num_rows
                 release_memory()
 
@@ -196,7 +199,8 @@ def _from_pandas(name: str, frame: Any, indexed: bool) -> Any:
     is_order = np.array_equal(index, np.arange(len(frame))) or not index.is_unique
     is_named = any(name is not None for name in index.names)
     is_column = not frame.columns.intersection(index.names).empty  # it is both
-    frame = frame.reset_index(drop=not indexed or is_column or (is_order and not is_named))
+    names_rows = indexed and not is_column and (is_named or not is_order)
+    frame = frame.reset_index(drop=not names_rows)
     sparse = {}
     for column, kind in frame.dtypes.items():
         if type(kind).__name__ == "SparseDtype":
@@ -224,8 +228,9 @@ def _as_arrow(name: str, frame: Any) -> pa.Table:
     native = nw.from_native(frame)
     if isinstance(native, nw.LazyFrame):
         native = native.collect("pyarrow")
-    # Arrow's interface shares the text of polars, which narwhals would copy.
-    return pa.table(frame) if native.implementation.is_polars() else native.to_arrow()
+    if native.implementation.is_polars():
+        return pa.table(frame)  # shares the text, which narwhals would copy
+    return native.to_arrow()
 
 
 # -- files
@@ -330,10 +335,14 @@ class _Csv:
         """Return the table, in which the columns `exact` are whole numbers or text as written."""
         # About how much smaller text is when compressed.
         factor = 5 if self.path.suffix == ".gz" else 1
+
+        def typed() -> dict[str, Any]:
+            return self._input(self._types(exact))
+
         return Source(
             self.path.name,
-            read=lambda: pa.csv.read_csv(**self._input(self._types(exact))),
-            stream=lambda: pa.csv.open_csv(**self._input(self._types(exact))),
+            read=lambda: pa.csv.read_csv(**typed()),
+            stream=lambda: pa.csv.open_csv(**typed()),
             size=factor * self.path.stat().st_size,
             exact=lambda more: self.source(exact | more),
             notes=self._notes,
@@ -380,7 +389,9 @@ class _Csv:
             return False
         text = io.StringIO()
         writer = csv.writer(text, delimiter=self._delimiter)
-        writer.writerows(row + [""] * (width - len(row)) for row in rows if row)
+        for row in filter(None, rows):
+            missing = width - len(row)
+            writer.writerow(row + [""] * missing)
         self._filled[:] = [len(short), text.getvalue().encode()]
         return True
 
@@ -482,8 +493,8 @@ def canonical_numbers(column: pa.Array) -> pa.Array | None:
         numbers = column.cast(pa.int64())
     except pa.ArrowInvalid:
         return None
-    same = pc.all(pc.equal(numbers.cast(column.type), column)).as_py()
-    return None if same is False else numbers
+    is_same = pc.equal(numbers.cast(column.type), column)
+    return None if pc.all(is_same).as_py() is False else numbers
 
 
 def _casts(column: pa.Array, kind: pa.DataType) -> bool:

@@ -196,9 +196,9 @@ def _graph_spec(
         nodes = {"node": nodes}
         columns = {"node": columns}
         title = "nodes"
-    node_sources = {
-        kind: from_frame(title.format(kind), table, indexed=True) for kind, table in nodes.items()
-    }
+    node_sources = {}
+    for kind, table in nodes.items():
+        node_sources[kind] = from_frame(title.format(kind), table, indexed=True)
     if target is not None and target not in node_sources:
         raise InputError(
             f"target={quoted(target)} is not a node type; "
@@ -270,10 +270,10 @@ def _event_spec(
 
 def _has_types(nodes: Any) -> bool:
     """Return whether nodes are a mapping from types to tables."""
+    if not isinstance(nodes, Mapping):
+        return False
     # Values of one table's mapping are columns, and have no columns themselves.
-    return isinstance(nodes, Mapping) and any(
-        isinstance(table, Mapping) or hasattr(table, "columns") for table in nodes.values()
-    )
+    return any(isinstance(table, Mapping) or hasattr(table, "columns") for table in nodes.values())
 
 
 def _only_candidate(tables: Mapping[str, NodeTable]) -> str:
@@ -371,14 +371,15 @@ def build(
         nodes[kind].period = latest_parents(nodes[kind].size, keys)
     used = node_files | {table.file for table in spec.edges.values()}
     unused = [f"{name}: not used" for name in spec.sources if name not in used]
-    node_arrays = {kind: part.arrays() for kind, part in nodes.items()}
-    edge_arrays = {triple: part.arrays() for triple, part in links.items()}
     target = spec.target
-    # Such a graph has the names of `TemporalGraph(...)`, whatever the tables are called.
+    # A graph of one type has the names of `TemporalGraph(...)`, whatever the tables are called.
     if len(nodes) == 1 and len(links) == 1:
         target, _, _ = HOMOGENEOUS
-        node_arrays = {target: main.arrays()}
-        edge_arrays = dict.fromkeys([HOMOGENEOUS], *edge_arrays.values())
+        (link,) = links.values()
+        nodes = {target: main}
+        links = {HOMOGENEOUS: link}
+    node_arrays = {kind: part.arrays() for kind, part in nodes.items()}
+    edge_arrays = {triple: part.arrays() for triple, part in links.items()}
     graph = TemporalGraph.hetero(
         nodes=node_arrays,
         edges=edge_arrays,
@@ -474,7 +475,7 @@ def _with_kinds(
     the targets change no kind. They are the same in every fold and in a saved graph.
     """
     inferred: int | None = None
-    if graph.y is not None and (graph.y >= 0).any():
+    if graph.is_labelled.any():
         inferred = graph.infer_cutoff()
     if cutoff is not None:
         with suppress(InputError):  # refused where the graph is cut
@@ -700,8 +701,8 @@ def _pieces_in_order(table: pa.Table, order: ndarray) -> Iterator[pa.Table]:
         parts = []
         for batch, end, wanted in zip(batches, ends, by_batch, strict=True):
             if len(wanted):
-                # Positions within the batch.
-                parts.append(batch.take(pa.array(wanted - end + batch.num_rows)))
+                begin_of_batch = end - batch.num_rows
+                parts.append(batch.take(pa.array(wanted - begin_of_batch)))
         # Back from increasing order to the requested one.
         piece = pa.Table.from_batches(parts).combine_chunks()
         yield piece.take(pa.array(np.argsort(ascending)))
@@ -847,8 +848,8 @@ def _join(
     edges = np.empty(table.num_rows, fields)
     for name, values in arrays.items():
         edges[name] = values
-    is_dangling = (edges["source"] < 0) | (edges["target"] < 0)
-    return edges[~is_dangling] if is_dangling.any() else edges
+    has_both_ends = (edges["source"] >= 0) & (edges["target"] >= 0)
+    return edges if has_both_ends.all() else edges[has_both_ends]
 
 
 def sort_edges(edges: ndarray, folder: Path | None) -> dict[str, ndarray]:
@@ -899,7 +900,8 @@ def sort_edges(edges: ndarray, folder: Path | None) -> dict[str, ndarray]:
 
 def _into(edges: ndarray, low: int, high: int) -> ndarray:
     """Return the edges into the targets low .. high−1."""
-    return edges[(edges["target"] >= low) & (edges["target"] < high)]
+    target = edges["target"]
+    return edges[(target >= low) & (target < high)]
 
 
 def _new_array(folder: Path | None, name: str, dtype: Any, shape: tuple[int, ...]) -> ndarray:

@@ -101,11 +101,13 @@ class TSBM:
 
     def sample(self, seed: int | None = None) -> TemporalGraph:
         """Draw a graph with all its labels; `graph.masked(cutoff)` hides those to predict."""
-        seed = checks.at_least("seed", self.seed if seed is None else seed, 0)
+        if seed is None:
+            seed = self.seed
         # The type that PyTorch takes for positions.
-        draw = Draw(self, seed, np.dtype(np.int64))
+        draw = Draw(self, checks.at_least("seed", seed, 0), np.dtype(np.int64))
+        rng = np.random.default_rng(draw.feature_seed)
         return TemporalGraph(
-            x=draw_features(self, draw.label, np.random.default_rng(draw.feature_seed)),
+            x=draw_features(self, draw.label, rng),
             y=draw.label.astype(np.int64),
             time=self.start + draw.period.astype(np.int64),
             edge_index=draw.pairs.edges(),
@@ -169,7 +171,8 @@ def tsbm_model(
     random_base = _symmetric(rng.uniform(0, 1, (num_labels, num_labels)))
     random_decay = _symmetric(rng.uniform(*DECAY_RANGE, (num_labels, num_labels)))
 
-    base = np.where(np.eye(num_labels, dtype=bool), float(same), float(different))
+    base = np.full((num_labels, num_labels), float(different))
+    np.fill_diagonal(base, float(same))
     if protocol == "text":
         base = base * random_base
     std = _chosen_std(feature_std, protocol, random_std)
@@ -248,7 +251,9 @@ def _expected_pairs(model: TSBM) -> tuple[float, float]:
         return (nodes * (nodes - 1) / blocks**2,) * 2
     size, extra = divmod(nodes, blocks)  # `extra` blocks, chosen at random, have one node more
     # Probability that two given blocks both have an additional node.
-    both = extra * (extra - 1) / (blocks * (blocks - 1)) if blocks > 1 else 0.0
+    both = 0.0
+    if blocks > 1:
+        both = extra * (extra - 1) / (blocks * (blocks - 1))
     # E[(s + a)(s + b)] and E[(s + a)(s + a − 1)], where a and b are 0 or 1.
     once = 2 * size * extra / blocks
     return size * size + once + both, size * (size - 1) + once

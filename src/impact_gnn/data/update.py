@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,7 @@ def update(
     # A graph of one type has lost the names of its tables.
     spec = _named_like(graph, spec)
     present = tables_in(tables)
-    all_tables = (*spec.nodes.values(), *spec.edges.values())
-    files = [table.file for table in all_tables]
+    files = [table.file for table in chain(spec.nodes.values(), spec.edges.values())]
     # Tables are found by their names without an ending.
     by_name = {file: present.get(file.split(".")[0], _NOTHING) for file in files}
     # Nothing to append at all.
@@ -83,30 +83,29 @@ def update(
     matrices = {graph.target: features_in(Path(tables))}
     rows = {}
     for kind, table in spec.nodes.items():
-        rows[kind] = _read_nodes(graph, kind, table, by_name[table.file], matrices.get(kind))
+        source = by_name[table.file]
+        rows[kind] = _read_nodes(graph, kind, table, source, matrices.get(kind))
     label, names, num_labels = _joined_labels(graph, rows[graph.target])
     # Edges name old nodes and new ones.
     ends = {}
     for kind, table in spec.nodes.items():
-        are_values = bool(table.values_of)
-        ends[kind] = _joined_ids(graph.nodes[kind], rows[kind], are_values=are_values)
+        saved = graph.nodes[kind]
+        ends[kind] = _joined_ids(saved, rows[kind], are_values=bool(table.values_of))
     edges = {}
     for triple, edge_table in spec.edges.items():
         source = by_name[edge_table.file]
         edges[triple] = _read_edges(graph, triple, source, edge_table, ends)
-    untimed = [
-        kind
-        for kind, part in rows.items()
-        if part.time is None and part.size and graph.nodes[kind].time is not None
-    ]
+    timed = [kind for kind in rows if graph.nodes[kind].time is not None]
+    untimed = [kind for kind in timed if rows[kind].time is None and rows[kind].size]
     # Several times: a row may refer to rows that have no time of their own either.
     for kind in untimed * len(untimed):
         keys = [_key_edges(graph, triple, edges, rows) for triple in spec.keys_of(kind)]
         rows[kind].period = latest_parents(rows[kind].size, keys)
     nodes = {}
     for kind, saved in graph.nodes.items():
-        # labels of other types have no names, and are not used
-        own_label = label if kind == graph.target else np.full(rows[kind].size, -1)
+        own_label = label
+        if kind != graph.target:  # labels of other types have no names, and are not used
+            own_label = np.full(rows[kind].size, -1)
         nodes[kind] = _new_nodes(saved, rows[kind], own_label)
     return append(root, nodes, edges, num_labels=num_labels, label_names=names)
 
@@ -201,8 +200,8 @@ def _read_nodes(
             )
     if saved.columns is not None:
         # The types of new rows alone may differ: "1.50" is no number where a saved row is a word.
-        text = [field.name for field in saved.columns.table.schema if is_text(field.type)]
-        source = source.as_written(text)
+        schema = saved.columns.table.schema
+        source = source.as_written(field.name for field in schema if is_text(field.type))
     rows = NodeRows.read(source, table, matrix, None)
     # Without a column of times, rows have that of the nodes that they refer to.
     roles = ["ids"]
@@ -232,7 +231,9 @@ def _in_periods(time: ndarray, periods: Periods | None) -> tuple[ndarray, ndarra
     rule = periods or "whole"
     time, _ = numbers_as_dates(time, rule)
     choose(time, None, rule)  # refuses another kind of time
-    return time, time if periods is None else periods.of(time)
+    if periods is None:
+        return time, time
+    return time, periods.of(time)
 
 
 def _columns_like(saved: Columns, rows: NodeRows) -> Columns:
@@ -244,26 +245,25 @@ def _columns_like(saved: Columns, rows: NodeRows) -> Columns:
     raw = rows.features.table
     table = rows.set_kinds(rows.features).table
     for number, field in enumerate(saved.table.schema):
-        column = table.column(field.name)
+        name = field.name
+        column = table.column(name)
         if is_text(field.type):
-            column = texts(field.name, column)
+            column = texts(name, column)
         else:
-            _refuse_ambiguous_commas(TableColumn(raw.column(field.name), field.name, rows.name))
+            _refuse_ambiguous_commas(TableColumn(raw.column(name), name, rows.name))
         # Numbers of another type are joined as floats below.
         with suppress(pa.ArrowException):
             column = column.cast(field.type)
-        table = table.set_column(number, field.name, column)
-        both = [part.select([field.name]) for part in (saved.table, table)]
+        table = table.set_column(number, name, column)
+        both = [saved.table.select([name]), table.select([name])]
         try:
             pa.concat_tables(both, promote_options="permissive")
         except pa.ArrowException as error:
             raise InputError(
-                f"column '{field.name}' of {rows.name} has type {column.type}, but {field.type} in "
+                f"column '{name}' of {rows.name} has type {column.type}, but {field.type} in "
                 f"the graph ({one_line(error)}); use the same kind of values."
             ) from None
-    moment = None
-    if saved.moment is not None and rows.time is not None:
-        moment = rows.time
+    moment = None if saved.moment is None else rows.time
     return Columns(table, saved.kinds, moment=moment)
 
 
@@ -299,7 +299,8 @@ def _joined_labels(
             )
         # The last entry is for −1, an unknown label.
         code_of = np.array([*rows.label_names, -1])
-        return code_of[rows.label], None, max(graph.num_labels, 1 + max(rows.label_names))
+        num_labels = max(graph.num_labels, 1 + max(rows.label_names))
+        return code_of[rows.label], None, num_labels
     # Known classes keep their codes; new ones follow.
     all_names = list(graph.label_names)
     known = {class_name(name): code for code, name in enumerate(all_names)}
@@ -410,10 +411,12 @@ def _key_edges(
     index = np.stack([parent, row - graph.nodes[target].num_nodes])
     period = graph.nodes[source].time
     parents = rows[source]
-    if period is not None and parents.size:
-        # None where the times of new parents are not known yet.
-        period = None if parents.period is None else np.concatenate([period, parents.period])
-    return index, period
+    if period is None or not parents.size:
+        return index, period
+    # The times of new parents may not be known yet.
+    if parents.period is None:
+        return index, None
+    return index, np.concatenate([period, parents.period])
 
 
 def _new_nodes(saved: Nodes, rows: NodeRows, label: ndarray) -> NewNodes:

@@ -14,7 +14,7 @@ from numpy import ndarray
 from scipy.optimize import minimize_scalar
 
 from impact_gnn.label_shift import TINY, reweighted, tempered
-from impact_gnn.metrics import METRICS, Scoring, tilted
+from impact_gnn.metrics import METRICS, Scoring, probability_of, tilted
 
 DRIFT_STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # candidates for the share of a forecast drift
 TILTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # candidates for the tilt of labels towards rare classes
@@ -86,12 +86,12 @@ class Calibration:
         forecast = prior * np.exp(drift)
         rows = probability[:: 1 + len(probability) // DRIFT_ROWS]
         shares = self.strength * np.linspace(0, 1, DRIFT_STEPS)
-        # [steps]: the cross-entropy of the forecast proportions and the mean probability
-        distance = [
-            -(forecast * np.log(np.maximum(mean, TINY))).sum()
-            for mean in (reweighted(rows, np.exp(share * drift)).mean(0) for share in shares)
-        ]
-        bias = shares[int(np.argmin(distance))] * drift
+        # The cross-entropy of the forecast proportions and the mean probability, by share.
+        distances = []
+        for share in shares:
+            mean = reweighted(rows, np.exp(share * drift)).mean(0)
+            distances.append(-(forecast * np.log(np.maximum(mean, TINY))).sum())
+        bias = shares[np.argmin(distances)] * drift
         return replace(self, bias=tuple(bias.tolist()), drift=(), strength=0.0)
 
     def covering(self, probability: ndarray, label: ndarray, weight: ndarray) -> Calibration:
@@ -113,15 +113,18 @@ class Calibration:
             0.4
         """
         step = 1 + len(probability) // SET_ROWS
-        probability, label, weight = probability[::step], label[::step], weight[::step]
-        # every pair of a row and a class: those of predicted labels first, then by probability
+        probability = probability[::step]
+        label = label[::step]
+        weight = weight[::step]
+        # Every pair of a row and a class: those of predicted labels first, then by probability.
         rank = probability.astype(np.float64)
         rank[np.arange(len(label)), label] = np.inf
         order = np.argsort(-rank, axis=None, kind="stable")
+        # The first pair at which the sets of all before it have enough of the probability.
         mass = (probability * weight[:, None]).ravel()[order]
-        position = int(np.searchsorted(np.cumsum(mass), self.coverage * weight.sum()))
-        threshold = rank.ravel()[order][min(position, len(order) - 1)]
-        return replace(self, threshold=min(float(threshold), 1.0))
+        position = np.searchsorted(np.cumsum(mass), self.coverage * weight.sum())
+        last = order[min(position, len(order) - 1)]
+        return replace(self, threshold=min(float(rank.ravel()[last]), 1.0))
 
     def labels(self, probability: ndarray, prior: ndarray) -> ndarray:
         """Return the predicted label of every row, the one with the greatest p / prior^tilt."""
@@ -132,7 +135,8 @@ class Calibration:
 
         It always contains the predicted `label`, by default the most probable one.
         """
-        label = probability.argmax(1) if label is None else label
+        if label is None:
+            label = probability.argmax(1)
         is_member = probability >= self.threshold
         is_member[np.arange(len(label)), label] = True
         return is_member
@@ -156,10 +160,10 @@ class OutOfFold:
 
         No temperature can give the others a probability, but a high one would seem to.
         """
-        is_known = self.prior[self.truth] > 0
-        if not is_known.any():
+        rows = np.flatnonzero(self.prior[self.truth] > 0)
+        if not len(rows):
             return self
-        return replace(self, probability=self.probability[is_known], truth=self.truth[is_known])
+        return replace(self, probability=self.probability[rows], truth=self.truth[rows])
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ class _Correction:
         return calibration.apply(fold.probability, fold.prior)
 
     def loss(self, fold: OutOfFold) -> float:
-        return _loss(self.apply(fold), fold.truth)
+        return clipped_log_loss(self.apply(fold), fold.truth)
 
 
 def fit_calibration(
@@ -205,10 +209,12 @@ def fit_calibration(
     for strength in DRIFT_STRENGTHS:
         correction = _fit_temperature(known, strength)
         losses = np.array([correction.loss(fold) for fold in known])
-        helps = (losses < allowed).all() and losses[-1] < (1 - CLEAR_HELP) * uncorrected[-1]
-        if helps and _mean_log(losses, known) < best_loss:
+        mean_loss = _mean_log(losses, known)
+        is_harmless = (losses < allowed).all()
+        helps_newest = losses[-1] < (1 - CLEAR_HELP) * uncorrected[-1]
+        if is_harmless and helps_newest and mean_loss < best_loss:
             best = correction
-            best_loss = _mean_log(losses, known)
+            best_loss = mean_loss
     calibrated = [best.apply(fold) for fold in folds]
     return replace(
         best.calibration.with_drift(drift, best.strength),
@@ -235,8 +241,11 @@ def calibration_error(probability: ndarray, truth: ndarray, label: ndarray | Non
         >>> calibration_error(np.array([[0.8, 0.2]] * 5), np.array([0, 0, 0, 0, 1])).__round__(6)
         0.0
     """
-    bins = reliability(probability, truth, label)
-    return float(sum(row.share * abs(row.confidence - row.accuracy) for row in bins))
+    errors = [
+        part.share * abs(part.confidence - part.accuracy)
+        for part in reliability(probability, truth, label)
+    ]
+    return float(sum(errors))
 
 
 @dataclass(frozen=True)
@@ -255,8 +264,9 @@ def reliability(
 
     Labels are by default the most probable ones.
     """
-    label = probability.argmax(1) if label is None else label
-    confidence = probability[np.arange(len(label)), label]
+    if label is None:
+        label = probability.argmax(1)
+    confidence = probability_of(label, probability)
     is_right = label == truth
     bin_index = np.minimum((confidence * bins).astype(int), bins - 1)
     result = []
@@ -293,8 +303,8 @@ def best_temperature(folds: Sequence[OutOfFold]) -> float:
         return 1.0
 
     def loss(log_temperature: float) -> float:
-        correction = _Correction(Calibration().with_temperature(float(np.exp(log_temperature))))
-        losses = [correction.loss(fold) for fold in folds]
+        calibration = Calibration().with_temperature(float(np.exp(log_temperature)))
+        losses = [_Correction(calibration).loss(fold) for fold in folds]
         return _mean_log(losses, folds) + TEMPERATURE_PENALTY * log_temperature**2
 
     best = minimize_scalar(loss, bounds=LOG_TEMPERATURES, method="bounded", options={"xatol": 1e-3})
@@ -305,25 +315,27 @@ def _best_tilt(calibrated: Sequence[ndarray], folds: Sequence[OutOfFold], metric
     """Return the tilt with the best score, the least of equals."""
     if METRICS[metric].tilt == 0:
         return 0.0
-    # [tilts, folds]
-    scores = [
-        [
+
+    def score(tilt: float) -> float:
+        scores = [
             Scoring(metric, tuple(fold.prior)).score(rows, fold.truth, tilt)
             for rows, fold in zip(calibrated, folds, strict=True)
         ]
-        for tilt in TILTS
-    ]
-    return TILTS[int(np.argmax(np.average(scores, axis=1, weights=_weights(folds))))]
+        return _average(scores, folds)
+
+    return max(TILTS, key=score)
 
 
-def _weights(folds: Sequence[OutOfFold]) -> list[float]:
-    return [fold.weight for fold in folds]
+def _average(values: Sequence[float] | ndarray, folds: Sequence[OutOfFold]) -> float:
+    return float(np.average(values, weights=[fold.weight for fold in folds]))
 
 
-def _loss(probability: ndarray, truth: ndarray) -> float:
-    return float(-np.log(np.maximum(probability[np.arange(len(truth)), truth], 1e-6)).mean())
+def clipped_log_loss(probability: ndarray, truth: ndarray) -> float:
+    """Return the mean −log of the true label's probability, which counts as 1e-6 at least."""
+    true_class = np.maximum(probability_of(truth, probability), 1e-6)
+    return float(-np.log(true_class).mean())
 
 
 def _mean_log(losses: Sequence[float] | ndarray, folds: Sequence[OutOfFold]) -> float:
     """Average the logarithms: a fold that is hard to predict must not decide alone."""
-    return float(np.average(np.log(np.maximum(losses, TINY)), weights=_weights(folds)))
+    return _average(np.log(np.maximum(losses, TINY)), folds)

@@ -38,9 +38,9 @@ class Candidate:
 
     def smoothed(self, smooth: bool = True) -> Candidate:
         """Return the candidate with or without "smooth", which does not change the fit."""
-        if smooth == ("smooth" in self.method):
-            return self
-        method = self.method.with_parts("smooth") if smooth else self.method.without("smooth")
+        method = self.method.without("smooth")
+        if smooth:
+            method = method.with_parts("smooth")
         return Candidate(method, self.model)
 
     @property

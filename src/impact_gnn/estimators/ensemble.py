@@ -57,9 +57,8 @@ class EnsembleSpec:
     @property
     def parts(self) -> set[str]:
         """Parts of the methods of all members; "plain" for a method without any."""
-        return {
-            part for candidate in self.candidates for part in candidate.method.names or (PLAIN,)
-        }
+        names = [candidate.method.names or (PLAIN,) for candidate in self.candidates]
+        return set[str]().union(*names)
 
     @property
     def description(self) -> str:
@@ -104,7 +103,8 @@ class Ensemble:
         if isinstance(model, Ensemble):
             return model
         scoring = model.require_fitted().scoring
-        return cls([model], [1.0], Calibration(tilt=scoring.rule.tilt), np.array(scoring.prior))
+        calibration = Calibration(tilt=scoring.rule.tilt)
+        return cls([model], [1.0], calibration, np.array(scoring.prior))
 
     @property
     def fitted(self) -> Fitted:
@@ -187,7 +187,9 @@ class Ensemble:
         graph = as_temporal_graph(graph)
         notes = self.fitted.schema.notes(graph, self._target_period(graph, cutoff))
         stale = self.pipelines[0].stale(graph)
-        return notes if stale is None else [stale, *notes]
+        if stale is not None:
+            notes = [stale, *notes]
+        return notes
 
     def save(self, directory: str | Path, *, card: str | None = None) -> None:
         """Write a folder per pipeline, the rest as JSON and a `card` as README.md, atomically."""
@@ -227,9 +229,10 @@ class Ensemble:
         ]
         calibration = decode(Calibration, content.get("calibration"), "calibration")
         prior = np.array(decode(list[float], content.get("prior"), "prior"))
+        has_right_sizes = bool(weights) and len(prior) == schema.num_labels
         numbers = np.array([*weights, *prior])
-        is_usable = bool(weights) and len(prior) == schema.num_labels
-        if not is_usable or not (np.isfinite(numbers) & (numbers >= 0)).all():
+        are_shares = np.isfinite(numbers) & (numbers >= 0)
+        if not has_right_sizes or not are_shares.all():
             raise InputError(
                 f"{root / ENSEMBLE} has invalid weights or class proportions; save the model again."
             )

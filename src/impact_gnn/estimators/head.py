@@ -49,7 +49,8 @@ class HeadOptions:
 
     def __post_init__(self) -> None:
         for name in ("hidden", "epochs", "patience"):
-            if (value := getattr(self, name)) is not None:
+            value = getattr(self, name)
+            if value is not None:
                 checks.at_least(name, value, 1)
         if self.dropout is not None:
             checks.share("dropout", self.dropout)
@@ -102,19 +103,19 @@ class Head(ABC):
 
     def validation_score(self, task: Task, lesson: Lesson, rows: ndarray) -> float:
         """Return the score on rows with labels."""
-        return self.options.scoring.score(self.predict_proba(task, rows), lesson.label[rows])
+        probabilities = self.predict_proba(task, rows)
+        return self.options.scoring.score(probabilities, lesson.label[rows])
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the content of a saved file: nothing of a graph."""
-        rest = {name: value for name, value in vars(self).items() if name in PICKLED}
-        return rest | {
-            "options": replace(self.options, terms=(), training=()),
-            "arrays": self.arrays(),
-        }
+        state = {name: value for name, value in vars(self).items() if name in PICKLED}
+        state["options"] = replace(self.options, terms=(), training=())
+        return state | {"arrays": self.arrays()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update({name: state[name] for name in state if name != "arrays"})
-        self.restore(state["arrays"])
+        arrays = state.pop("arrays")
+        vars(self).update(state)
+        self.restore(arrays)
 
 
 def matrix(task: Task, rows: ndarray) -> ndarray:

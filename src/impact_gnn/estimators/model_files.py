@@ -19,7 +19,7 @@ from impact_gnn._version import __version__
 from impact_gnn.checks import InputError
 from impact_gnn.estimators.head import Head, Shape
 from impact_gnn.estimators.model_table import MODELS
-from impact_gnn.estimators.schema import Schema
+from impact_gnn.estimators.schema import Schema, arrays_below
 from impact_gnn.estimators.user_model import Own, model_name
 from impact_gnn.methods import PriorEvidence
 from impact_gnn.metrics import Scoring
@@ -112,8 +112,8 @@ def write(fitted: Fitted, params: dict[str, Any], directory: Path, *, schema: bo
     arrays: dict[str, ndarray] = {}
     for number, stage in enumerate([last, *fitted.earlier]):
         prefix = _stage_prefix(number)
-        for name, value in stage.head.arrays().items():
-            arrays[f"{prefix}model.{name}"] = value
+        for name, array in stage.head.arrays().items():
+            arrays[f"{prefix}model.{name}"] = array
         for k, scale in enumerate(stage.scales):
             arrays[f"{prefix}scale.{k}.mean"] = scale.mean
             arrays[f"{prefix}scale.{k}.std"] = scale.scale
@@ -193,14 +193,7 @@ def _stage_prefix(number: int) -> str:
 
 
 def _read_stage(head: Head, arrays: dict[str, ndarray], prefix: str) -> Stage:
-    start = f"{prefix}model."
-    head.restore(
-        {
-            name.removeprefix(start): array
-            for name, array in arrays.items()
-            if name.startswith(start)
-        }
-    )
+    head.restore(arrays_below(f"{prefix}model.", arrays))
     scales: list[Scale] = []
     while f"{prefix}scale.{len(scales)}.mean" in arrays:
         name = f"{prefix}scale.{len(scales)}"

@@ -110,10 +110,11 @@ class NetworkHead(Head):
 
     def arrays(self) -> dict[str, ndarray]:
         assert self.model is not None
-        return {name: value.cpu().numpy() for name, value in self.model.state_dict().items()}
+        weights = self.model.state_dict()
+        return {name: tensor.cpu().numpy() for name, tensor in weights.items()}
 
     def restore(self, arrays: Mapping[str, ndarray]) -> None:
-        self._load({name: torch.from_numpy(value) for name, value in arrays.items()})
+        self._load({name: torch.from_numpy(array) for name, array in arrays.items()})
 
     def _load(self, weights: dict[str, Any]) -> None:
         self.model = self._build()
@@ -137,6 +138,7 @@ class NetworkHead(Head):
 
     def _training(self, num_rows: int) -> nn.Training:
         options = self.options
+        assert options.lr is not None
         batch = None
         steps = 1
         if num_rows > FULL_BATCH and not self.network.reads_graph:
@@ -145,8 +147,8 @@ class NetworkHead(Head):
             steps = math.ceil(num_rows / batch)
         # About `STEPS` steps in all.
         epochs = options.epochs or max(LEAST_EPOCHS, STEPS // steps)
-        assert options.lr is not None
-        patience = options.patience or max(PATIENCE, epochs // (3 if options.patient else 12))
+        share = 3 if options.patient else 12
+        patience = options.patience or max(PATIENCE, epochs // share)
         training = replace(
             self.network.training,
             epochs=epochs,

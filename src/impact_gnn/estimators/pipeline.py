@@ -23,7 +23,7 @@ from impact_gnn.engines.engine import Engine, time_table
 from impact_gnn.engines.hop import Hop, mapped_hop, position_blocks
 from impact_gnn.engines.memory import as_engine
 from impact_gnn.estimators import model_files
-from impact_gnn.estimators.calibration import OutOfFold, best_temperature
+from impact_gnn.estimators.calibration import OutOfFold, best_temperature, clipped_log_loss
 from impact_gnn.estimators.head import Head, HeadOptions, Shape, matrix
 from impact_gnn.estimators.inputs import Inputs, NodeIndex, RowIndex
 from impact_gnn.estimators.model_files import FitSettings, Fitted, Stage
@@ -173,7 +173,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 "hidden and dropout apply to built-in networks only; set them in your own model."
             )
         name = self.model if isinstance(self.model, str) else "a user model"
-        if refusal := self._method.refusal(spec_of(self.model).kind, name):
+        refusal = self._method.refusal(spec_of(self.model).kind, name)
+        if refusal is not None:
             raise InputError(f"{refusal}; change the method {str(self._method)!r} or the model.")
         checks.choice("metric", self.metric, METRICS)
         checks.seed(self.seed)
@@ -190,8 +191,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """The classes of the columns of `predict_proba`, in the user's own coding."""
         if self.fitted is None:
             raise AttributeError("classes_ exists after fit(graph) only.")
-        names = self.fitted.schema.label_names
-        return np.arange(self.fitted.num_labels) if names is None else np.array(names)
+        names = self.fitted.schema.label_names or range(self.fitted.num_labels)
+        return np.array(names)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.fitted is not None
@@ -236,7 +237,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.fitted = None
         data = self._fit_data(as_temporal_graph(graph), inputs, engine)
         # Validation needs another labelled period than that of the training.
-        has_periods = len(np.unique(data.time[data.labelled])) > 1
+        labelled_periods = np.unique(data.time[data.labelled])
+        has_periods = len(labelled_periods) > 1
         # parts that adjust probabilities need more than the settings
         if settings is not None and not self._adjustments:
             fitted = self._train_with(data, settings)
@@ -321,22 +323,22 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         nodes = _split_for_validation(data.view)
         # Validation rows are targets of this earlier cutoff.
         cutoff = int(data.view.time[nodes.valid].min())
-        # from positions in the graph to positions among the rows
-        split = Split(
-            np.searchsorted(data.nodes, nodes.train), np.searchsorted(data.nodes, nodes.valid)
-        )
+        # From positions in the graph to positions among the rows.
+        train = np.searchsorted(data.nodes, nodes.train)
+        valid = np.searchsorted(data.nodes, nodes.valid)
         count = STAGES.stages if "stages" in self._method else 1
-        stages = self._train(data, split, cutoff, [None] * count)
-        # up to the one with the best validation score
-        stages = stages[: 1 + int(np.nanargmax([stage.head.valid_score for stage in stages]))]
+        stages = self._train(data, Split(train, valid), cutoff, [None] * count)
+        # Up to the one with the best validation score.
+        best = int(np.nanargmax([stage.head.valid_score for stage in stages]))
+        last = stages[best]
         smoothing = None
         if "smooth" in self._method:
-            smoothing = self._best_smoothing(stages[-1], data, cutoff, split.valid)
+            smoothing = self._best_smoothing(last, data, cutoff, valid)
         return Fitted(
-            stages=stages,
+            stages=stages[: best + 1],
             smoothing=smoothing,
-            evidence=self._prior_evidence(data, stages[-1], split.valid),
-            valid_score=stages[-1].head.valid_score,
+            evidence=self._prior_evidence(data, last, valid),
+            valid_score=last.head.valid_score,
             **data.of_fitted,
         )
 
@@ -348,9 +350,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         # Of the validation rows, [n, num_labels].
         probabilities = stage.predict_proba(valid)
         truth = data.label[valid]
+        predicted = probabilities.argmax(1)
         return PriorEvidence(
             prior=prior,
-            confusion=confusion_of(probabilities.argmax(1), truth, data.view.num_labels),
+            confusion=confusion_of(predicted, truth, data.view.num_labels),
             temperature=best_temperature([OutOfFold(probabilities, truth, prior)]),
         )
 
@@ -366,9 +369,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         candidates = self._smoothed(base, data.inputs, cutoff, CHOICES, valid)
         truth = data.label[valid]
         if data.scoring.rule.by_log_loss:
-            # Log-probability of the true class, floored.
-            row = np.arange(len(valid))
-            scores = [np.log(np.maximum(rows[row, truth], 1e-6)).mean() for rows in candidates]
+            scores = [-clipped_log_loss(rows, truth) for rows in candidates]
         else:
             scores = [data.scoring.score(rows, truth) for rows in candidates]
         return CHOICES[int(np.argmax(scores))]
@@ -415,7 +416,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             # Positions in the neighbourhood from here on.
             neighbours, node_index = part
             view = schema.adapted(neighbours, period)
-            inputs = self.inputs(view, engine_for(neighbours, engine), predicted_nodes=node_index)
+            engine = engine_for(neighbours, engine)
+            inputs = self.inputs(view, engine, predicted_nodes=node_index)
         elif inputs is None:
             inputs = self.inputs(schema.adapted(graph, period), engine)
         return self.predict_rows(inputs, period, node_index)
@@ -463,8 +465,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _rows_of(self, nodes: NodeIndex, inputs: Inputs) -> RowIndex:
         """Return the rows of some nodes in the task."""
-        rows = np.searchsorted(self.nodes_of(inputs), nodes)
-        if not np.array_equal(self.nodes_of(inputs).take(rows, mode="clip"), nodes):
+        nodes_of_rows = self.nodes_of(inputs)
+        rows = np.searchsorted(nodes_of_rows, nodes)
+        if not np.array_equal(nodes_of_rows.take(rows, mode="clip"), nodes):
             raise InputError(
                 "the inputs have no rows for some nodes to predict; "
                 "pass inputs of a graph that is masked at the model's cutoff."
@@ -517,7 +520,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """
         fitted = self.require_fitted()
         graph = as_temporal_graph(graph)
-        label = fitted.scoring.labels(self.predict_proba(graph, nodes=nodes, cutoff=cutoff))
+        probabilities = self.predict_proba(graph, nodes=nodes, cutoff=cutoff)
+        label = fitted.scoring.labels(probabilities)
         return fitted.schema.class_codes(graph)[label]
 
     def score(
@@ -531,20 +535,21 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         graph = as_temporal_graph(graph)
         period = self._target_period(graph, cutoff)
         targets = self.targets(graph, cutoff=period)
-        # Labels in the coding of the fit, −1 for classes that it does not know.
-        relabeled = fitted.schema.recode_labels(graph).y
-        if graph.y is None or relabeled is None or not (graph.y[targets] >= 0).any():
+        recoded = fitted.schema.recode_labels(graph)
+        is_known = graph.is_labelled[targets]
+        if not is_known.any():
             raise InputError(
                 "no target node has a label in this graph, so there is nothing to score against."
             )
-        is_known = graph.y[targets] >= 0
         probabilities = self.predict_proba(graph, cutoff=period)[is_known]
-        truth = relabeled[targets][is_known]
+        # Labels in the coding of the fit, −1 for classes that it does not know.
+        truth = recoded.label[targets][is_known]
         scoring = fitted.scoring
         is_new = truth < 0
         if is_new.any():
             # New classes become further columns of probability 0.
-            classes, position = np.unique(graph.y[targets][is_known][is_new], return_inverse=True)
+            new_labels = graph.label[targets][is_known][is_new]
+            classes, position = np.unique(new_labels, return_inverse=True)
             # Codes behind those of the known classes.
             truth[is_new] = probabilities.shape[1] + position
             names = graph.label_names or range(graph.num_labels)
@@ -555,7 +560,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
                 stacklevel=2,
             )
             probabilities = np.pad(probabilities, [(0, 0), (0, len(classes))])
-            scoring = replace(scoring, prior=(*scoring.prior, *[0.0] * len(classes)))
+            no_prior = [0.0] * len(classes)
+            scoring = replace(scoring, prior=(*scoring.prior, *no_prior))
         # The labels are those of the fitted metric, whichever metric scores them.
         return replace(scoring, metric=metric).score(probabilities, truth, scoring.rule.tilt)
 
@@ -588,10 +594,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         period = graph.when(cutoff)
         if period < fit_cutoff:
             name = graph.name_of(fit_cutoff)
-            in_training = int(((graph.time >= period) & (graph.time < fit_cutoff)).sum())
+            in_training = (graph.time >= period) & (graph.time < fit_cutoff)
             raise InputError(
                 f"cutoff={graph.name_of(period)} lies before {name}, the cutoff of the fit, so "
-                f"{in_training:,} of these nodes were available for training; "
+                f"{in_training.sum():,} of these nodes were available for training; "
                 f"use a cutoff from {name} on, or retrain with the earlier one."
             )
         return period
@@ -652,8 +658,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             task = self._stage_task(stage, inputs, cutoff, soft)
             # Known labels by row of the task.
             label = inputs.graph.masked(cutoff).label[self.nodes_of(inputs)]
-            probabilities = stage.head.predict_proba(task, np.arange(len(label)))
             labelled = np.flatnonzero(label >= 0)
+            probabilities = stage.head.predict_proba(task, np.arange(len(label)))
             soft = STAGES.soft_labels(label, labelled, fitted.num_labels, probabilities)
         return soft
 
@@ -671,8 +677,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             split = replace(split, train=split.train[weight[split.train] > 0])
         lesson = Lesson(data.label, None, weight, split)
         # The rows to predict; in validation, those of the validation periods.
-        until = data.time[split.valid].max() if len(split.valid) else data.time.max()
-        reference = np.flatnonzero((data.time >= cutoff) & (data.time <= until))
+        is_reference = data.time >= cutoff
+        if len(split.valid):
+            is_reference &= data.time <= data.time[split.valid].max()
+        reference = np.flatnonzero(is_reference)
         for num_rounds in rounds:
             task, scales = self._fit_task(data.inputs, cutoff, split.train, lesson.soft)
             context = RowContext(
@@ -741,7 +749,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             return
         valid = _split_for_validation(view).valid
         if len(valid):
-            inputs.model_inputs(self._method, int(view.time[valid].min()))
+            cutoff = int(view.time[valid].min())
+            inputs.model_inputs(self._method, cutoff)
 
     def shared_inputs(
         self,
@@ -783,9 +792,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """Return an untrained head with this pipeline's options."""
         parts = self._method.parts
         # Options that pipeline and head have in common.
-        shared = self.get_params().keys() & {field.name for field in fields(HeadOptions)}
+        own = self.get_params()
+        names = [field.name for field in fields(HeadOptions) if field.name in own]
         options = HeadOptions(
-            **{name: getattr(self, name) for name in shared},
+            **{name: own[name] for name in names},
             terms=terms,
             training=tuple(part.training for part in parts if part.training is not None),
             patient=any(part.patient for part in parts),
@@ -795,13 +805,14 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
     def _untrained_for(self, data: _FitData, task: Task, context: RowContext) -> Head:
         """Return an untrained head for the inputs of a training."""
-        groups = [[0]] if self._reads_graph else data.inputs.groups(self._method)
+        groups = [[0]]
+        if not self._reads_graph:
+            groups = data.inputs.groups(self._method)
+        hops, label_hops = _widths(task)
+        shape = Shape(hops, label_hops, data.view.num_labels, groups)
         terms = [part.loss_term(context) for part in self._method.parts if part.loss_term]
-        return self.untrained(
-            Shape(*_widths(task), data.view.num_labels, groups),
-            data.scoring,
-            tuple(term for term in terms if term is not None),
-        )
+        used = tuple(term for term in terms if term is not None)
+        return self.untrained(shape, data.scoring, used)
 
     def _align(self, head: Head, inputs: Inputs, cutoff: int) -> None:
         """Align the messages within a spatial network by the labels before `cutoff`."""
@@ -809,7 +820,8 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         if isinstance(head, NetworkHead) and self._reads_graph and alignments:
             view = inputs.graph.masked(cutoff)
             table = time_table(view, self._method.edge_weighting)
-            head.set_alignment(align_layer(alignments[0].name, view, table=table))
+            layer = align_layer(alignments[0].name, view, table=table)
+            head.set_alignment(layer)
 
     def _fit_task(
         self, inputs: Inputs, cutoff: int, rows: RowIndex, soft: ndarray | None
@@ -824,8 +836,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         loaded = inputs.engine.loaded([*hops, *label_hops])
         # Training rows, some at a time.
         blocks = [rows[positions] for positions in position_blocks(len(rows))]
-        scales = [Scale.fit(hop.rows(block) for block in blocks) for hop in loaded[:count]]
-        scaled = inputs.engine.loaded([*_scaled(loaded[:count], scales), *loaded[count:]])
+        scales = [Scale.fit(map(hop.rows, blocks)) for hop in loaded[:count]]
+        loaded[:count] = map(_scaled, loaded, scales)
+        scaled = inputs.engine.loaded(loaded)
         return HopTask(scaled[:count], scaled[count:]), scales
 
     def _stage_task(self, stage: Stage, inputs: Inputs, cutoff: int, soft: ndarray | None) -> Task:
@@ -837,7 +850,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
             hops, label_hops = inputs.model_inputs(self._method, cutoff, soft)
             # Another number of hops is refused below, with a sentence.
             if len(hops) == len(stage.scales):
-                hops = _scaled(hops, stage.scales)
+                hops = list(map(_scaled, hops, stage.scales))
             task = HopTask(hops, label_hops)
         expected = (stage.head.shape.hops, stage.head.shape.label_hops)
         if _widths(task) != expected:
@@ -875,11 +888,12 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         Without a correction, labelled nodes spread their labels and need no prediction.
         """
         nodes = self.nodes_of(inputs)
-        base = np.zeros((inputs.graph.num_nodes, stage.head.shape.num_labels), np.float32)
+        shape = (inputs.graph.num_nodes, stage.head.shape.num_labels)
+        base = np.zeros(shape, np.float32)
         rows = np.arange(len(nodes))
         if all(choice.smooth and not choice.correct for choice in choices):
-            # Rows without a known label.
-            rows = np.flatnonzero(inputs.graph.masked(cutoff).label[nodes] < 0)
+            is_labelled = inputs.graph.masked(cutoff).is_labelled
+            rows = np.flatnonzero(~is_labelled[nodes])
         # From rows to nodes.
         base[nodes[rows]] = stage.predict_proba(rows)
         return base
@@ -905,13 +919,11 @@ def _product(factor: ndarray, weight: ndarray | None) -> ndarray:
     return factor if weight is None else factor * weight
 
 
-def _scaled(hops: list[Hop], scales: list[Scale]) -> list[Hop]:
-    def scaled(hop: Hop, scale: Scale) -> Hop:
-        return mapped_hop(
-            hop, lambda values, index: scale.apply(np.asarray(values, np.float32)), np.float32
-        )
+def _scaled(hop: Hop, scale: Scale) -> Hop:
+    def scaled(values: ndarray, _: Any) -> ndarray:
+        return scale.apply(np.asarray(values, np.float32))
 
-    return list(map(scaled, hops, scales))
+    return mapped_hop(hop, scaled, np.float32)
 
 
 def _widths(task: Task) -> tuple[list[int], list[int]]:
@@ -926,8 +938,9 @@ def _read(task: Task, rows: RowIndex) -> ndarray:
     if not isinstance(task, GraphTask):
         return matrix(task, rows)
     first = task.propagation(task.x)
+    second = task.propagation(first)
     # [N, 3 f], of which the requested rows.
-    return torch.cat([task.x, first, task.propagation(first)], 1).numpy()[rows]
+    return torch.cat([task.x, first, second], 1).numpy()[rows]
 
 
 def _features_of(inputs: Inputs) -> ndarray:
@@ -938,7 +951,8 @@ def _features_of(inputs: Inputs) -> ndarray:
 
 def _split_for_validation(view: TemporalGraph) -> Split:
     """Return the nodes with labels; those of the last labelled periods are for validation."""
-    return split_rows(view, valid=_num_validation_periods(view.time[view.label >= 0]))
+    num_periods = _num_validation_periods(view.time[view.is_labelled])
+    return split_rows(view, valid=num_periods)
 
 
 def _num_validation_periods(time: ndarray) -> int:
@@ -949,6 +963,7 @@ def _num_validation_periods(time: ndarray) -> int:
     """
     # Labels of every labelled period, the oldest first.
     sizes = np.unique(time, return_counts=True)[1]
-    # The first position, counted from the newest, at which the sum is enough.
-    enough = int(np.argmax(np.cumsum(sizes[::-1]) >= VALIDATION_SHARE * sizes.sum()))
+    # Labels of the last 1, 2, ... periods, and the first of these sums that is enough.
+    newest = np.cumsum(sizes[::-1])
+    enough = int(np.argmax(newest >= VALIDATION_SHARE * newest[-1]))
     return min(enough + 1, len(sizes) - 1)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from numpy import ndarray
 
 from impact_gnn.checks import listing
 from impact_gnn.engines.engine import Engine
@@ -71,12 +71,7 @@ class Reach:
 
 def engine_for(part: TemporalGraph, engine: Engine | None) -> Engine:
     """Return the engine for a part of a graph: memory, unless its features take too much."""
-    sizes = [
-        node.num_nodes * node.features.shape[1]
-        for node in part.nodes.values()
-        if isinstance(node.features, np.ndarray)
-    ]
+    matrices = [node.features for node in part.nodes.values()]
+    size = sum(matrix.size for matrix in matrices if isinstance(matrix, ndarray))
     chosen = as_engine(engine)
-    if chosen.fits(4 * sum(sizes)):
-        chosen = Memory()
-    return chosen
+    return Memory() if chosen.fits(4 * size) else chosen

@@ -6,12 +6,14 @@ periods must follow the same rule. Nothing is matched by position.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
 import safetensors.numpy
+from numpy import ndarray
 
 from impact_gnn import _files
 from impact_gnn._codec import decode, encode
@@ -64,7 +66,8 @@ class Schema:
                 f"pass a graph of the same types."
             )
         absent = [kind for kind in self.types if kind not in graph.nodes]
-        absent += ["-".join(triple) for triple in self.relations if triple not in graph.relations]
+        absent_relations = [triple for triple in self.relations if triple not in graph.relations]
+        absent += map("-".join, absent_relations)
         if absent:
             raise InputError(
                 f"the graph has no {listing(absent)}, which the model was fitted with; "
@@ -91,9 +94,8 @@ class Schema:
         """Return sentences about types, columns and classes that are new since the fit."""
         notes = []
         new_parts = [kind for kind in graph.nodes if kind not in self.types]
-        new_parts += [
-            "-".join(triple) for triple in graph.relations if triple not in self.relations
-        ]
+        new_relations = [triple for triple in graph.relations if triple not in self.relations]
+        new_parts += map("-".join, new_relations)
         if new_parts:
             notes.append(
                 f"types and relations that are not in the model are ignored: {listing(new_parts)}."
@@ -111,22 +113,26 @@ class Schema:
                 notes.append(
                     f"columns without any value from the training data: {listing(silent)}."
                 )
-        if self.label_names is not None and graph.label_names is not None and graph.y is not None:
-            known = set(map(class_name, self.label_names))
-            past = graph.y[(graph.time < cutoff) & (graph.y >= 0)]
-            new_classes = [
-                k for k in np.unique(past) if class_name(graph.label_names[k]) not in known
-            ]
-            if new_classes:
-                names_of_new = listing([graph.label_names[k] for k in new_classes])
-                count = np.isin(past, new_classes).sum()
-                notes.append(
-                    f"classes that are not in the model count as unknown: {names_of_new} "
-                    f"({count} nodes); retrain to include them."
-                )
-        return notes
+        return notes + self._new_class_notes(graph, cutoff)
 
-    def class_codes(self, graph: TemporalGraph) -> np.ndarray:
+    def _new_class_notes(self, graph: TemporalGraph, cutoff: int) -> list[str]:
+        """Return a sentence about classes with labels before the cutoff that the fit lacks."""
+        names = graph.label_names
+        if self.label_names is None or names is None or graph.y is None:
+            return []
+        known = set(map(class_name, self.label_names))
+        past = graph.y[graph.is_labelled & (graph.time < cutoff)]
+        new_classes = [k for k in np.unique(past) if class_name(names[k]) not in known]
+        if not new_classes:
+            return []
+        names_of_new = listing([names[k] for k in new_classes])
+        count = np.isin(past, new_classes).sum()
+        return [
+            f"classes that are not in the model count as unknown: {names_of_new} "
+            f"({count} nodes); retrain to include them."
+        ]
+
+    def class_codes(self, graph: TemporalGraph) -> ndarray:
         """Return the graph's code of every class; the model's if the graph lacks a name."""
         if self.label_names is not None and graph.label_names is not None:
             codes = {class_name(name): code for code, name in enumerate(graph.label_names)}
@@ -138,8 +144,7 @@ class Schema:
     def recode_labels(self, graph: TemporalGraph) -> TemporalGraph:
         """Return the graph with the model's codes of classes, −1 for classes new to it."""
         if self.label_names is not None:
-            is_labelled = graph.y is not None and bool((graph.y >= 0).any())
-            if graph.label_names is None and is_labelled:
+            if graph.label_names is None and graph.is_labelled.any():
                 raise InputError(
                     "the model's classes have names, but the graph's do not; "
                     "pass label_names to match them."
@@ -151,7 +156,8 @@ class Schema:
                 "omit label_names, or retrain."
             )
         codes = np.arange(graph.num_labels)
-        return graph.relabeled(np.where(codes < self.num_labels, codes, -1), self.num_labels, None)
+        codes[self.num_labels :] = -1
+        return graph.relabeled(codes, self.num_labels, None)
 
     def _check_columns(self, view: TemporalGraph) -> None:
         """Refuse features without names where the model needs names, and the reverse."""
@@ -159,7 +165,7 @@ class Schema:
             encoder = self.encoders.get(kind)
             if encoder is not None and encoder.is_of_matrix:
                 encoder = None
-            if encoder is not None and encoder.parts and part.columns is None:
+            if part.columns is None and encoder is not None and encoder.parts:
                 names = listing([column.name for column in encoder.parts])
                 raise InputError(
                     f"the model needs features by column name ({names}); "
@@ -175,16 +181,15 @@ class Schema:
 
     def save(self, folder: Path) -> None:
         """Write JSON, and the arrays of the encoders."""
-        arrays = {
-            f"{k}.{name}": np.ascontiguousarray(array)
-            for k, encoder in enumerate(self.encoders.values())
-            for name, array in encoder.arrays().items()
-        }
+        arrays = {}
+        contents = {}
+        for k, (kind, encoder) in enumerate(self.encoders.items()):
+            contents[kind] = encoder.content()
+            for name, array in encoder.arrays().items():
+                arrays[f"{k}.{name}"] = np.ascontiguousarray(array)
         safetensors.numpy.save_file(arrays, folder / ARRAYS)
-        content = {"encoders": {kind: encoder.content() for kind, encoder in self.encoders.items()}}
-        _files.write_json(
-            folder / FILE, content | {name: encode(getattr(self, name)) for name in JSON_FIELDS}
-        )
+        fields = {name: encode(getattr(self, name)) for name in JSON_FIELDS}
+        _files.write_json(folder / FILE, {"encoders": contents, **fields})
 
     @classmethod
     def load(cls, folder: Path) -> Schema:
@@ -194,13 +199,7 @@ class Schema:
             arrays = safetensors.numpy.load_file(folder / ARRAYS)
             encoders = {}
             for k, (kind, entry) in enumerate(content["encoders"].items()):
-                prefix = f"{k}."
-                own_arrays = {
-                    name.removeprefix(prefix): array
-                    for name, array in arrays.items()
-                    if name.startswith(prefix)
-                }
-                encoders[kind] = Encoder.restored(entry, own_arrays)
+                encoders[kind] = Encoder.restored(entry, arrays_below(f"{k}.", arrays))
             hints = get_type_hints(cls)
             fields = {name: decode(hints[name], content[name], name) for name in JSON_FIELDS}
             schema = cls(encoders, **fields)
@@ -212,17 +211,24 @@ class Schema:
 
     def _is_consistent(self) -> bool:
         """Tell whether types, relations, encoders and classes can belong to one graph."""
-        ends = {kind for source, _, target in self.relations for kind in (source, target)}
-        names = self.label_names
-        is_named = names is None or (
-            len({*map(class_name, names)}) == self.num_labels
-            and all(isinstance(name, str | int | float) for name in names)
-        )
-        is_dated = (
-            self.periods is None or self.periods.unit in CALENDAR or bool(self.periods.starts)
-        )
-        are_known = bool(self.types) and ends | {*self.encoders} <= {*self.types}
-        return are_known and is_named and is_dated
+        used = {*self.encoders}
+        for source, _, target in self.relations:
+            used |= {source, target}
+        if not self.types or not used <= {*self.types}:
+            return False
+        if self.label_names is not None:
+            distinct = set(map(class_name, self.label_names))
+            are_names = all(isinstance(name, str | int | float) for name in self.label_names)
+            if not are_names or len(distinct) != self.num_labels:
+                return False
+        periods = self.periods
+        return periods is None or periods.unit in CALENDAR or bool(periods.starts)
+
+
+def arrays_below(prefix: str, arrays: Mapping[str, ndarray]) -> dict[str, ndarray]:
+    """Return the arrays whose names begin with a prefix, by the rest of their names."""
+    names = [name for name in arrays if name.startswith(prefix)]
+    return {name.removeprefix(prefix): arrays[name] for name in names}
 
 
 def _periods_text(periods: Periods | None) -> str:

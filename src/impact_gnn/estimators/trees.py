@@ -15,6 +15,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.engines.hop import position_blocks
 from impact_gnn.estimators.head import Head, matrix
 from impact_gnn.nn import Lesson, Task
+from impact_gnn.statistics import sample_rows
 
 MOST_ROUNDS = 400
 LEAST_ROUNDS = 20
@@ -28,7 +29,8 @@ PATIENCE = 5
 
 def rounds_of(rows: int, columns: float, num_labels: int) -> int:
     """Return the maximum number of boosting rounds."""
-    return int(min(max(WORK / max(rows * columns * num_labels, 1), LEAST_ROUNDS), MOST_ROUNDS))
+    per_round = max(rows * columns * num_labels, 1)
+    return int(np.clip(WORK / per_round, LEAST_ROUNDS, MOST_ROUNDS))
 
 
 class TreesHead(Head):
@@ -46,8 +48,8 @@ class TreesHead(Head):
                 "boosted trees need at least two classes, but there is one; drop 'trees'."
             )
         label = lesson.label
-        train = self._subsample(lesson.split.train)
-        valid = self._subsample(lesson.split.valid)
+        train = sample_rows(lesson.split.train, ROWS, self.options.seed)
+        valid = sample_rows(lesson.split.valid, ROWS, self.options.seed)
         max_rounds = self.options.epochs or rounds_of(
             len(train), self.shape.columns, self.shape.num_labels
         )
@@ -70,13 +72,15 @@ class TreesHead(Head):
         if stopping.metric != "log-loss" or stopping.balanced:  # not a metric of LightGBM
             metric = evaluate
             parameters["metric"] = "None"
+        valid_data = lightgbm.Dataset(matrix(task, valid), label[valid], reference=data)
+        patience = self.options.patience or PATIENCE
         self.booster = lightgbm.train(
             parameters,
             data,
             max_rounds,
-            valid_sets=[lightgbm.Dataset(matrix(task, valid), label[valid], reference=data)],
+            valid_sets=[valid_data],
             feval=metric,
-            callbacks=[lightgbm.early_stopping(self.options.patience or PATIENCE, verbose=False)],
+            callbacks=[lightgbm.early_stopping(patience, verbose=False)],
         )
         self.rounds = max(self.booster.best_iteration, 1)
         self.valid_score = self.validation_score(task, lesson, valid)
@@ -85,7 +89,8 @@ class TreesHead(Head):
         assert self.booster is not None
         result = np.empty((len(rows), self.shape.num_labels), np.float32)
         for block in position_blocks(len(rows)):  # hops may be in files, and larger than memory
-            result[block] = self.booster.predict(matrix(task, rows[block]), num_threads=1)
+            x = matrix(task, rows[block])
+            result[block] = self.booster.predict(x, num_threads=1)
         return result
 
     def arrays(self) -> dict[str, ndarray]:
@@ -94,13 +99,8 @@ class TreesHead(Head):
         return {"trees": np.frombuffer(text.encode(), np.uint8)}
 
     def restore(self, arrays: Mapping[str, ndarray]) -> None:
-        self.booster = lightgbm.Booster(model_str=arrays["trees"].tobytes().decode())
-
-    def _subsample(self, rows: ndarray) -> ndarray:
-        """Return the rows, or a random sample of the maximum size."""
-        if len(rows) <= ROWS:
-            return rows
-        return np.sort(np.random.default_rng(self.options.seed).choice(rows, ROWS, replace=False))
+        text = arrays["trees"].tobytes().decode()
+        self.booster = lightgbm.Booster(model_str=text)
 
     def _parameters(self, rounds: int, num_rows: int) -> dict[str, Any]:
         return {

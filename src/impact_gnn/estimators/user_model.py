@@ -51,7 +51,8 @@ def model_name(model: Model) -> str:
         closure = inspect.getclosurevars(definition)
         description += [repr(closure.nonlocals), repr(definition.__defaults__)]
         description += _plain_values(closure.globals)
-    digest = _files.digest(re.sub(r" at 0x[0-9a-f]+", "", "\n".join(description)))[:8]
+    without_addresses = re.sub(r" at 0x[0-9a-f]+", "", "\n".join(description))
+    digest = _files.digest(without_addresses)[:8]
     name = getattr(definition, "__name__", type(definition).__name__)
     return f"{name.strip('<>')}-{digest}"
 
@@ -98,7 +99,8 @@ class UserNetwork(Module):
         # A normalisation that layers have cached may be that of another graph.
         if not self.training:
             for part in self.module.modules():
-                vars(part).update({key: None for key in vars(part) if key.startswith("_cached")})
+                cached = [key for key in vars(part) if key.startswith("_cached")]
+                vars(part).update(dict.fromkeys(cached))
         try:
             logits = self.module(x, edge_index, **arguments)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -166,7 +168,7 @@ def _reinitialised(module: Module) -> Module:
         for parameter in new.parameters():
             parameter.fill_(torch.nan)
         _reset(new)
-    left = [key for key, parameter in new.named_parameters() if bool(parameter.isnan().any())]
+    left = [key for key, parameter in new.named_parameters() if parameter.isnan().any()]
     if left:
         raise InputError(
             f"{name} has weights that cannot be reinitialised ({listing(left)}); reset them in "

@@ -84,12 +84,12 @@ class _Update:
 
     def append_rows(self, name: str, rows: ndarray) -> None:
         """Append rows to an array, in its place unless its values become wider."""
+        if not len(rows):
+            return
         entry = self.manifest["arrays"][name]
         dtype = np.dtype(entry["dtype"])
         # Rows that count; a killed update may have left more in the file.
         begin = entry["shape"][0]
-        if not len(rows):
-            return
         path = _files.inside(self.directory, entry.get("file", name))
         stored = np.ascontiguousarray(rows, dtype)
         # Longer or larger ids need wider entries, which cannot be appended to the old file.
@@ -99,8 +99,9 @@ class _Update:
             self._replace(name, np.concatenate([old.astype(rows.dtype), rows]))
             return
         _files.append_rows(path, stored, begin)
-        entry["shape"][0] = begin + len(rows)
-        entry["sha256"].append([begin + len(rows), _files.rows_checksum(stored)])
+        end = begin + len(rows)
+        entry["shape"][0] = end
+        entry["sha256"].append([end, _files.rows_checksum(stored)])
 
     def add_columns(self, entry: dict[str, Any], columns: Columns) -> None:
         """Add a file with the raw columns of new nodes."""
@@ -112,24 +113,30 @@ class _Update:
 
     def group_edges(self, entry: dict[str, Any]) -> None:
         """Group all edges of a relation by node if there are many that are not, and memory."""
-        arrays = self.manifest["arrays"]
-        name = f"{entry['folder']}/edge_index.npy"
-        num_edges = arrays[name]["shape"][0]
+        folder = entry["folder"]
+        name = f"{folder}/edge_index.npy"
+        num_edges = self._num_rows(name)
         # One entry per grouped edge; none before the first grouping.
-        grouped = arrays.get(f"{entry['folder']}/{storage.BY_NODE[0][1]}.npy", {"shape": [0]})
-        num_grouped = grouped["shape"][0]
+        _, places = storage.BY_NODE[0]
+        num_grouped = self._num_rows(f"{folder}/{places}.npy")
         # Grouping takes about 24 bytes per edge; without it predictions are slower, not wrong.
         fits = 24 * num_edges < _native.free_memory() // 2
         if num_edges - num_grouped <= MOST_LATER * num_grouped or not fits:
             return
-        path = _files.inside(self.directory, arrays[name].get("file", name))
+        file = self.manifest["arrays"][name].get("file", name)
+        path = _files.inside(self.directory, file)
         ends = _files.open_array(path)[:num_edges].T
         # Ends 0 and 1 are sources and targets.
         for end, (borders, places) in enumerate(storage.BY_NODE):
             nodes = self.manifest["nodes"][entry["triple"][2 * end]]
             csr = EdgesByNode.of(ends[end], nodes["num_nodes"]).csr
-            self._replace(f"{entry['folder']}/{borders}.npy", csr.indptr)
-            self._replace(f"{entry['folder']}/{places}.npy", csr.indices)
+            self._replace(f"{folder}/{borders}.npy", csr.indptr)
+            self._replace(f"{folder}/{places}.npy", csr.indices)
+
+    def _num_rows(self, name: str) -> int:
+        """Return the rows of an array that count; 0 without the array."""
+        entry = self.manifest["arrays"].get(name)
+        return 0 if entry is None else entry["shape"][0]
 
     def _replace(self, name: str, values: ndarray) -> None:
         """Write an array to a file of another name than the present one."""

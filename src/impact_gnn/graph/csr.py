@@ -146,9 +146,9 @@ def build_csr(
             unsorted = unsorted.astype(np.float32)
     weights = np.empty_like(unsorted, subok=False)
     # One pass in one thread: as fast as a parallel bucket sort on two cores.
-    _group_by_target((sources, targets, plain_view(unsorted)), indptr, indices, weights)
-    sorted_weights = None if weight is None else weights
-    return CSR(indptr, indices, sorted_weights, num_sources)
+    edges = (sources, targets, plain_view(unsorted))
+    _group_by_target(edges, indptr, indices, weights)
+    return CSR(indptr, indices, None if weight is None else weights, num_sources)
 
 
 def merged(csr: CSR) -> CSR:
@@ -207,7 +207,8 @@ def _edge_ends(name: str, value: Any, size: int) -> ndarray:
     if out.dtype not in (np.int32, np.int64):
         out = out.astype(np.int64)
     if len(out) and (out.min() < 0 or out.max() >= size):
-        at = int(np.argmax((out < 0) | (out >= size)))
+        is_wrong = (out < 0) | (out >= size)
+        at = int(is_wrong.argmax())
         raise InputError(
             f"{name} of edge {at} is {out[at]}, but there are {size} such nodes (0 to {size - 1})."
         )

@@ -31,9 +31,8 @@ class GraphSummary:
     @property
     def undated_edges(self) -> list[str]:
         """Relations whose edges have no times."""
-        return [
-            name for name, count in self.num_edges.items() if count and name not in self.edge_times
-        ]
+        present = [name for name, count in self.num_edges.items() if count]
+        return [name for name in present if name not in self.edge_times]
 
     def name(self, time: int) -> str:
         """Return the name of a time; empty if no node has that time and times have other names."""

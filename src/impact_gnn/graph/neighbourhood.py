@@ -64,7 +64,8 @@ def neighbourhood(
         parts[kind] = _taken(nodes_of_type, positions[kind])
     relations = {}
     for triple, relation in graph.relations.items():
-        new_numbers = [numbers[triple[0]], numbers[triple[2]]]
+        source, _, target = triple
+        new_numbers = [numbers[source], numbers[target]]
         relations[triple] = _selected(relation, edges[triple], new_numbers)
     part = graph.with_parts(parts, relations)
     # Times are those of the whole graph, so that tables [T, T] do not change.
@@ -84,12 +85,11 @@ def _selected(relation: Relation, edges: Sequence[ndarray], numbers: Sequence[An
     """Return the edges at some positions, each once and in their order, with new node numbers."""
     place = np.concatenate([np.empty(0, np.int64), *edges])
     place.sort()
-    # Sorted, so that a repeat equals the one before it.
-    place = place[np.diff(place, prepend=-1) > 0]  # many times as fast as np.unique
-    source, target = relation.edge_index
-    new_source = numbers[0][source[place]]
-    new_target = numbers[1][target[place]]
-    return relation.selected(np.stack([new_source, new_target]), place)
+    # Sorted, so that a repeat equals the one before it; many times as fast as np.unique.
+    is_first = np.diff(place, prepend=-1) > 0
+    place = place[is_first]
+    ends = [new[end[place]] for new, end in zip(numbers, relation.edge_index, strict=True)]
+    return relation.selected(np.stack(ends), place)
 
 
 def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -> ndarray:
@@ -109,15 +109,14 @@ def positions_of(graph: TemporalGraph, node_ids: Any, kind: str | None = None) -
     names = list(map(str, np.asarray(node_ids).reshape(-1).tolist()))
     if not names:
         raise InputError(f"no {kind} ids were passed; pass at least one.")
+    wanted: list[Any] = names
     if ids.dtype.kind in "iu":
-        numbers = [int(name) for name in names if re.fullmatch(r"-?\d+", name)]
-        if len(numbers) == len(names):
+        wanted = [int(name) for name in names if re.fullmatch(r"-?\d+", name)]
+        if len(wanted) == len(names):
             # Numbers as they are usually written: 07 is the id 7.
-            names = [str(number) for number in numbers]
-        nodes = np.flatnonzero(np.isin(ids, numbers))
-    else:
-        nodes = np.flatnonzero(np.isin(ids, names))
+            names = list(map(str, wanted))
     # Only ids that are wanted become text.
+    nodes = np.flatnonzero(np.isin(ids, wanted))
     position = dict(zip(map(str, ids[nodes]), nodes, strict=True))
     for name in names:
         if name not in position:

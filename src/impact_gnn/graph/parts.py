@@ -74,9 +74,10 @@ class Nodes:
         if count < 0 or (count == 0 and not may_be_empty):
             of_type = f" of type {kind!r}" if kind else ""
             raise InputError(f"the graph has no nodes{of_type}; pass at least one.")
-        x, y, time, ids = (arrays.get(name) for name in ("x", "y", "time", "ids"))
+        time = arrays.get("time")
         if time is None and not kind:
             raise InputError(TIME_MISSING)
+        ids = arrays.get("ids")
         if ids is not None:
             ids = checks.ids(f"{where}ids", ids)
             if ids.shape != (count,):
@@ -91,8 +92,10 @@ class Nodes:
         timestamp = arrays.get("timestamp")
         if timestamp is not None:
             timestamp = checks.timestamps(f"{where}timestamp", timestamp, time)
+        x = arrays.get("x")
         if x is not None and not isinstance(x, Columns):
             x = checks.features(f"{where}x", x, count)
+        y = arrays.get("y")
         if y is not None:
             y = checks.labels(f"{where}y", y, count, num_labels)
         return cls(count, features=x, y=y, time=time, ids=ids, timestamp=timestamp)
@@ -235,8 +238,12 @@ class Relation:
 
     def selected(self, edge_index: ndarray, place: ndarray) -> Relation:
         """The edges at the positions `place`, with new numbers of their nodes."""
-        weight = None if self.weight is None else self.weight[place]
-        time = None if self.time is None else self.time[place]
+        weight = self.weight
+        time = self.time
+        if weight is not None:
+            weight = weight[place]
+        if time is not None:
+            time = time[place]
         return Relation(edge_index, weight, time)
 
     def upto(
@@ -246,16 +253,15 @@ class Relation:
         part: slice = slice(None),
     ) -> tuple[ndarray, ndarray]:
         """Return the edges of `part` up to time `t` with new node `numbers`, and their places."""
-        ends = [
-            row[part] if new is None else new[row[part]]
-            for row, new in zip(self.edge_index, numbers, strict=True)
-        ]
+        ends = []
+        for row, new in zip(self.edge_index, numbers, strict=True):
+            ends.append(row[part] if new is None else new[row[part]])
         # A node that is left out has the number -1.
         there = (ends[0] >= 0) & (ends[1] >= 0)
         if self.time is not None:
             there &= self.time[part] <= t
         place = np.flatnonzero(there)
-        return np.stack([ends[0][place], ends[1][place]]), place
+        return np.stack([end[place] for end in ends]), place
 
     def before(
         self,
@@ -277,10 +283,11 @@ def _node_count(kind: str, where: str, arrays: Mapping[str, Any]) -> int:
     """Return `num_nodes`, or the length of the first array that has one entry per node."""
     count = arrays.get("num_nodes")
     if count is None:
-        name = next((name for name in ("time", "x", "y") if arrays.get(name) is not None), None)
-        if name is None:
+        present = [name for name in ("time", "x", "y") if arrays.get(name) is not None]
+        if not present:
             no_size = f"nodes[{kind!r}] has no size; pass num_nodes, x or time."
             raise InputError(no_size if kind else TIME_MISSING)
+        name = present[0]
         first = arrays[name]
         if not isinstance(first, Columns):
             first = checks.array(f"{where}{name}", first)

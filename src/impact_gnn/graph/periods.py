@@ -8,6 +8,7 @@ not hundreds of them.
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -29,9 +30,8 @@ BINS = 12  # periods aimed at
 LEAST_BINS, MOST_LABELLED = 5, 120  # labelled periods that a calendar unit should give
 ENOUGH = 20  # labelled nodes in a period
 PER_BIN = 50  # labelled nodes per bin, by which bins are counted
-CHANCE = (
-    1e-3  # probability below which nodes without a label at the end of a period are no accident
-)
+# Probability below which nodes without a label at the end of a period are no accident.
+CHANCE = 1e-3
 DAY = 86_400_000_000  # microseconds
 MONDAY = 4 * DAY  # 1970 began on a Thursday; weeks begin on Mondays
 LENGTHS = {"week": (7 * DAY, MONDAY), "day": (DAY, 0), "hour": (DAY // 24, 0)}
@@ -58,18 +58,16 @@ class Periods:
     unit: str
     dated: bool = True
     starts: tuple[float, ...] = ()
-    end: float = (
-        0.0  # the last value when the bins were made; later ones go on in bins of the usual width
-    )
+    # The last value when the bins were made; later ones go on in bins of the usual width.
+    end: float = 0.0
     # number of the first bin: beyond all values, so that none is taken for the other
     first: int = 0
 
     def of(self, values: ndarray) -> ndarray:
         """The period of every value."""
         if self.unit in MONTHS:
-            # Months since year 0.
-            months = values.astype("M8[M]").astype(np.int64) + JANUARY_1970
-            return months // MONTHS[self.unit]
+            months = values.astype("M8[M]").astype(np.int64)
+            return (months + JANUARY_1970) // MONTHS[self.unit]
         number = values.astype("M8[us]").astype(np.int64) if self.dated else values
         if self.unit in LENGTHS:
             length, origin = LENGTHS[self.unit]
@@ -124,32 +122,34 @@ class Periods:
         period = int(self.of(np.array([point]))[0])
         # Labels would end within a period.
         if self.start(period) != point:
-            here, after = (
-                f"{self.name(p)} ({_short(self.start(p))})" for p in (period, period + 1)
-            )
             raise InputError(
                 f"cutoff={quoted(value)} is inside the period {self.name(period)}; "
-                f"use the start of {here} or {after}, or finer periods."
+                f"use the start of {self._with_start(period)} or {self._with_start(period + 1)}, "
+                "or finer periods."
             )
         return period
+
+    def _with_start(self, period: int) -> str:
+        return f"{self.name(period)} ({_short(self.start(period))})"
 
     def _named(self, text: str) -> int | None:
         if self.unit == "bins":
             # One more than there are bins: the cutoff may lie behind the last one.
             every = range(self.first, self.first + len(self.starts) + 1)
-            return next((period for period in every if self.name(period) == text), None)
+            by_name = {self.name(period): period for period in every[::-1]}
+            return by_name.get(text)
         if self.unit == "week":
             try:
-                # The Monday of that ISO week.
-                day = np.datetime64(datetime.datetime.strptime(f"{text}-1", "%G-W%V-%u"), "D")
+                monday = datetime.datetime.strptime(f"{text}-1", "%G-W%V-%u")
             except ValueError:
                 return None
-            return int(self.of(np.array([day]))[0])
+            return int(self.of(np.array([monday], "M8[D]"))[0])
         return None
 
     @property
     def _width(self) -> float:
-        return max((self.end - self.starts[0]) / len(self.starts), 1.0)
+        mean = (self.end - self.starts[0]) / len(self.starts)
+        return max(mean, 1.0)
 
 
 def choose(
@@ -180,8 +180,9 @@ def choose(
         )
     # Times that are whole numbers may be periods as they are.
     whole = not dated and (np.floor(values) == values).all()
-    # Numbers that look like years.
-    years = whole and rule == "year" and values.min() >= 1000 and values.max() < 3000
+    years = False
+    if whole and rule == "year":  # numbers that look like years
+        years = values.min() >= 1000 and values.max() < 3000
     if rule in UNITS and not dated and not years:
         such = f"{values[0]:g}" if len(values) else ""
         raise InputError(
@@ -190,7 +191,8 @@ def choose(
     if rule == "whole" and not whole:
         raise InputError("period='whole' needs whole numbers as times; choose another period.")
     distinct = len(sorted_unique(values))
-    if rule == "whole" or years or (whole and count is None and distinct <= MOST):
+    are_few = distinct <= MOST
+    if rule == "whole" or years or (whole and count is None and are_few):
         return None, f"{distinct} whole numbers, each its own period"
     if rule in UNITS:
         return Periods(str(rule)), f"a period is a {rule}"
@@ -199,10 +201,20 @@ def choose(
             f"the times reach {values.max():g}, too large to bin exactly; "
             "subtract an offset first, or choose period='whole'."
         )
+    return _fit(values, labelled, count, cutoff, distinct)
+
+
+def _fit(
+    values: ndarray, labelled: ndarray | None, count: int | None, cutoff: Any, distinct: int
+) -> tuple[Periods, str]:
+    """A calendar unit or bins with enough labels in each, for so many `distinct` times."""
+    dated = values.dtype.kind == "M"
     number = values.astype(np.int64) if dated else values
     cut = _cut(cutoff, dated)
     # Which nodes periods are made for: labelled ones before the cutoff, if there are any.
-    past = np.ones(len(values), bool) if cut is None else number < cut
+    past = np.ones(len(values), bool)
+    if cut is not None:
+        past = number < cut
     if labelled is not None and (labelled & past).any():
         past = labelled & past
     unit = None
@@ -233,11 +245,11 @@ def _beyond(number: ndarray) -> int:
 
 def _refuse_other_kind(periods: Periods, dated: bool) -> None:
     """Refuse periods of dates for numbers, and the reverse."""
-    kinds = ("dates", "numbers")
     if periods.dated != dated:
-        came, known = kinds if dated else kinds[::-1]
+        kinds = {True: "dates", False: "numbers"}
         raise InputError(
-            f"the times are {came}, but the periods are of {known}; pass the same kind of time."
+            f"the times are {kinds[dated]}, but the periods are of {kinds[not dated]}; "
+            "pass the same kind of time."
         )
 
 
@@ -284,14 +296,16 @@ class _End:
         last_label = number[known].max()
         last = periods[known].max()
         inside = periods == last
+        is_after = number > last_label
         # Nodes after the last label, but in the same period.
-        after = int((inside & (number > last_label)).sum())
+        num_after = int((inside & is_after).sum())
         # The share of labelled nodes before that, by which a gap of this length is chance or not.
-        rate = float(known[inside & (number <= last_label)].mean())
-        has_later = bool((periods > last).any())
+        rate = float(known[inside & ~is_after].mean())
+        past = known
         # Without later periods, that of the last label is the target.
-        past = known if has_later else known & ~inside
-        return cls(is_within=after > 0 and (1 - rate) ** after < CHANCE, past=past)
+        if not (periods > last).any():
+            past = known & ~inside
+        return cls(num_after > 0 and (1 - rate) ** num_after < CHANCE, past)
 
 
 def _calendar(
@@ -317,13 +331,15 @@ def _calendar(
             # The period of the cutoff; it is torn if known labels before the cutoff lie in it.
             border = periods.of(np.array([cut]).astype("M8[us]"))[0]
             is_torn = bool((every[known] >= border).any())
-        sizes = np.unique(every[past], return_counts=True)[1]
-        if not LEAST_BINS <= len(sizes) <= MOST_LABELLED or len(np.unique(every)) > MOST:
+        _, sizes = np.unique(every[past], return_counts=True)
+        has_right_count = LEAST_BINS <= len(sizes) <= MOST_LABELLED
+        if not has_right_count or len(np.unique(every)) > MOST:
             continue
         # Three quarters of the labelled periods have enough labels.
         if np.quantile(sizes, 0.25) >= ENOUGH:
             # Twice as many periods are as bad as half as many.
-            possible.append((is_torn, abs(np.log(len(sizes) / BINS)), unit))
+            distance = abs(np.log(len(sizes) / BINS))
+            possible.append((is_torn, distance, unit))
     if not possible:
         return None, None
     # Of equals, the first is the longest unit.
@@ -336,7 +352,8 @@ def _calendar(
 
 
 def _first_target(number: ndarray, known: ndarray) -> float:
-    return float(number[number > number[known].max()].min())
+    last_label = number[known].max()
+    return float(number[number > last_label].min())
 
 
 def _split(number: ndarray, known: ndarray, unit: str, border: float) -> Periods:
@@ -351,21 +368,18 @@ def _split(number: ndarray, known: ndarray, unit: str, border: float) -> Periods
     # Too thin for a period of its own: it stays with the one before.
     if np.count_nonzero(is_before) < ENOUGH:
         starts.remove(cut)
-    return Periods(
-        unit="bins",
-        starts=tuple(sorted({*starts, border})),
-        end=after - 1,
-    )
+    return Periods("bins", starts=tuple(sorted({*starts, border})), end=after - 1)
 
 
 def _starts(number: ndarray, known: ndarray, count: int | None, cut: float | None) -> ndarray:
     """First values of bins of about equal counts, with a border at `cut` or where labels end."""
     if cut is None:
         # The most bins, down from a dozen, that have enough labels before the last one.
-        for bins in range(BINS, 2, -1) if count is None else [count]:
+        candidates = range(BINS, 2, -1) if count is None else [count]
+        for bins in candidates:
             starts = np.unique(_quantiles(number, bins))
-            num_known = (known & (number < starts[-1])).sum()
-            if num_known >= PER_BIN * bins:
+            is_early = number < starts[-1]
+            if (known & is_early).sum() >= PER_BIN * bins:
                 break
         bin_of = np.searchsorted(starts, number, side="right")
         if not _End.of(number, known, bin_of).is_within:
@@ -373,9 +387,9 @@ def _starts(number: ndarray, known: ndarray, count: int | None, cut: float | Non
         cut = _first_target(number, known)
     past = number < cut
     if count is None:
-        num_known = int((known & past).sum())
         # As many bins as labels suffice for, between 3 and a dozen.
-        count = min(max(num_known // PER_BIN, 3), BINS)
+        enough = int((known & past).sum()) // PER_BIN
+        count = min(max(enough, 3), BINS)
     if past.all() or not past.any():
         return np.unique(_quantiles(number, count))
     share = float(past.mean())
@@ -389,8 +403,8 @@ def _starts(number: ndarray, known: ndarray, count: int | None, cut: float | Non
 
 def _quantiles(number: ndarray, count: int) -> ndarray:
     """`count` values that have about as many values between them; they are values themselves."""
-    ordered = np.sort(number)
-    return ordered[np.arange(count) * len(ordered) // count]
+    position = np.arange(count) * len(number) // count
+    return np.sort(number)[position]
 
 
 def _short(moment: Any) -> str:
@@ -403,8 +417,11 @@ def _point(value: Any, dated: bool) -> Any:
     """A date (a year is its first day) or number as a person writes it; None if it is neither."""
     text = str(value).strip()
     if dated:
-        return parse(f"{text}-01-01" if text.isdigit() and len(text) == 4 else text)
+        if text.isdigit() and len(text) == 4:
+            text = f"{text}-01-01"
+        return parse(text)
     try:
-        return float(text) if np.isfinite(float(text)) else None
+        number = float(text)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None

@@ -48,9 +48,8 @@ SETTINGS = (
 )
 NODE_ARRAYS = ("x", "y", "time", "timestamp", "ids")
 EDGE_ARRAYS = ("edge_index", "weight", "time")
-BY_NODE = tuple(
-    (f"{end}_borders", f"{end}_edges") for end in ("source", "target")
-)  # arrays of the CSR of the first edges, by the node at their end 0 and 1
+# Arrays of the CSR of the first edges, by the node at their end 0 and 1.
+BY_NODE = (("source_borders", "source_edges"), ("target_borders", "target_edges"))
 
 
 @dataclass(frozen=True)
@@ -176,8 +175,8 @@ def _own_files(directory: Path) -> list[str]:
                 unchanged.append(file)
         for entry in manifest["nodes"].values():
             for file, checksum in entry.get("columns", []):
-                is_same = _files.checksum(_files.inside(directory, file)) == checksum
-                if OWN_NAME.fullmatch(file) and is_same:
+                path = _files.inside(directory, file)
+                if OWN_NAME.fullmatch(file) and _files.checksum(path) == checksum:
                     unchanged.append(file)
         return [MANIFEST, *unchanged]
     # What is not described as ours must not be deleted.
@@ -230,9 +229,9 @@ def _read_parts(root: Path, manifest: dict[str, Any], verify: bool) -> dict[str,
             grouped = _arrays_in(entry["folder"], arrays, (borders, places))
             if len(grouped) == 2:
                 # The sources of this CSR are positions of edges.
-                num_edges = max(len(grouped[places]), 1)
-                csr = CSR(grouped[borders], grouped[places], None, num_edges)
-                edges_by_node[triple, end] = csr
+                indices = grouped[places]
+                num_sources = max(len(indices), 1)
+                edges_by_node[triple, end] = CSR(grouped[borders], indices, None, num_sources)
     settings = {name: manifest[name] for name in SETTINGS}
     if settings["periods"] is not None:
         settings["periods"] = decode(Periods, settings["periods"], "periods")
@@ -275,10 +274,12 @@ def _read_nodes(
         nodes[kind] = _arrays_in(entry["folder"], arrays, NODE_ARRAYS)
         nodes[kind]["num_nodes"] = entry["num_nodes"]
         if "columns" in entry:
-            paths = [_files.inside(root, file) for file, _ in entry["columns"]]
-            for path, (_, checksum) in zip(paths, entry["columns"], strict=True):
+            paths = []
+            for file, checksum in entry["columns"]:
+                path = _files.inside(root, file)
                 if verify and _files.checksum(path) != checksum:
                     raise _has_changed(path)
+                paths.append(path)
             nodes[kind]["x"] = Columns.open(*paths)
     return nodes
 

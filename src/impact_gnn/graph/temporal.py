@@ -202,6 +202,11 @@ class TemporalGraph:
         return self.target_nodes.y
 
     @property
+    def is_labelled(self) -> ndarray:
+        """Mask of the nodes of the target type whose label is known [N]."""
+        return np.zeros(self.num_nodes, bool) if self.y is None else self.y >= 0
+
+    @property
     def label(self) -> ndarray:
         """`y` of a graph that has labels, as every view does."""
         assert self.y is not None
@@ -352,10 +357,7 @@ class TemporalGraph:
 
     def summary(self) -> GraphSummary:
         """Sizes, periods, labels per period, the share of edges across times, and edge times."""
-        labels = np.full(self.num_nodes, -1) if self.y is None else self.y
-        is_labelled = labels >= 0
-        per_time = np.bincount(self.period[is_labelled], minlength=len(self.times))
-        per_class = np.bincount(labels[is_labelled], minlength=self.num_labels)
+        per_time = np.bincount(self.period[self.is_labelled], minlength=len(self.times))
         num_edges = {}
         cross_time_share = {}
         edge_times = {}
@@ -375,8 +377,9 @@ class TemporalGraph:
                 cross_time_share[name] = num_unequal / relation.num_edges
             time = relation.time
             if time is not None:
-                ends = (int(time.min()), int(time.max()))
-                edge_times[name] = self.name_of(ends[0]), self.name_of(ends[1])
+                first = self.name_of(int(time.min()))
+                last = self.name_of(int(time.max()))
+                edge_times[name] = (first, last)
         columns = [part.columns for part in self.nodes.values() if part.columns is not None]
         return GraphSummary(
             num_nodes={kind: part.num_nodes for kind, part in self.nodes.items()},
@@ -387,7 +390,7 @@ class TemporalGraph:
             names=[self.name_of(time) for time in self.times.tolist()],
             nodes_per_time=self.counts.tolist(),
             labelled_per_time=per_time.tolist(),
-            label_counts=per_class.tolist(),
+            label_counts=self.label_counts().tolist(),
             cutoff=self.cutoff,
             since=None if self.cutoff is None else self.name_of(self.cutoff),
             cross_time_share=cross_time_share,
@@ -413,22 +416,22 @@ class TemporalGraph:
         """
         if isinstance(value, float | np.integer | np.floating) and float(value).is_integer():
             value = int(value)
-        first, last = self.times[0], self.times[-1]
+        first = self.times[0]
+        last = self.times[-1]
         # A whole number is a period of the graph if it can be one, otherwise a year, or a time that
         # was put into bins.
         is_foreign = isinstance(value, int | float) and not first - 1 <= value <= last + 1
         is_date = isinstance(value, date | np.datetime64)
-        if self.periods is not None and (is_foreign or is_date or isinstance(value, str)):
+        is_text = isinstance(value, str)
+        if self.periods is not None and (is_foreign or is_date or is_text):
             return self.periods.cutoff(value)
-        is_number = not isinstance(value, str) or re.fullmatch(r"[-+]?[0-9]+", value.strip())
-        if is_date or not is_number:
-            such = f"{first} to {last}"
+        if is_text and re.fullmatch(r"[-+]?[0-9]+", value.strip()):
+            value = int(value.strip())
+        elif is_date or is_text:
             raise InputError(
                 f"{name}={checks.quoted(value)} is not a time of this graph; "
-                f"its times are numbers: {such}."
+                f"its times are numbers: {first} to {last}."
             )
-        if isinstance(value, str):
-            value = int(value.strip())
         return checks.whole_number(name, value)
 
     # -- views
@@ -450,8 +453,9 @@ class TemporalGraph:
         relations = {}
         numbers = self.numbers_upto(t, keep)
         for triple, part in self.relations.items():
-            ends = [numbers[kind] for kind in (triple[0], triple[2])]
-            relations[triple] = part.selected(*part.upto(t, ends))
+            source, _, target = triple
+            edge_index, place = part.upto(t, [numbers[source], numbers[target]])
+            relations[triple] = part.selected(edge_index, place)
         return self.with_parts(nodes, relations, upto=t)
 
     def positions_upto(self, t: int) -> dict[str, ndarray | None]:
@@ -532,8 +536,10 @@ class TemporalGraph:
         untimed = [kind for kind, part in self.nodes.items() if part.time is None]
         sizes = [self.nodes[kind].num_nodes for kind in untimed]
         # All types without a time share one numbering; `first` is where a type begins.
-        first = dict(zip(untimed, np.cumsum([0, *sizes]).tolist(), strict=False))
-        known, comes_later = np.zeros((2, sum(sizes)), bool)
+        borders = np.cumsum([0, *sizes]).tolist()
+        first = dict(zip(untimed, borders, strict=False))
+        known = np.zeros(sum(sizes), bool)
+        comes_later = np.zeros_like(known)
         # Edges without any time: they exist where both of their ends do.
         links: list[ndarray] = []
         for triple, relation in self.relations.items():
@@ -541,27 +547,31 @@ class TemporalGraph:
             ends = relation.edge_index
             times = [self.nodes[kind].time for kind in kinds]
             if relation.time is None and {*kinds} <= first.keys():
-                links.append(ends + np.array([[first[kind]] for kind in kinds]))
+                begins = [first[kind] for kind in kinds]
+                links.append(ends + np.array(begins)[:, None])
                 continue
             for part in _native.blocks(ends, 1):
                 # An edge before the cutoff makes its ends known; a later one dates them.
                 there = relation.before(cutoff, times, part)
                 for kind, row in zip(kinds, ends, strict=True):
                     if kind in first:
-                        known[first[kind] + row[part][there]] = True
-                        comes_later[first[kind] + row[part]] = True
+                        node = first[kind] + row[part]
+                        known[node[there]] = True
+                        comes_later[node] = True
         # Nodes all of whose dated edges are later: nothing may pass through them.
         comes_later &= ~known
         if links:
             ends = np.concatenate(links, axis=1)
-            source, target = ends[:, ~comes_later[ends].any(0)]
-            size = len(known)
-            edges = coo_array((np.ones(len(source), bool), (source, target)), (size, size))
+            ends = ends[:, ~comes_later[ends].any(0)]
+            values = np.ones(ends.shape[1], bool)
+            edges = coo_array((values, tuple(ends)), (len(known), len(known)))
             # Undated edges carry knowledge to whole components of nodes.
-            group = connected_components(edges, directed=False)[1]
+            _, group = connected_components(edges, directed=False)
             known = np.bincount(group, known)[group] > 0
-        parts = zip(untimed, np.split(known, np.cumsum(sizes)[:-1]), strict=True)
-        return {kind: None if part.all() else part for kind, part in parts}
+        out: dict[str, ndarray | None] = {}
+        for kind, mask in zip(untimed, np.split(known, borders[1:-1]), strict=True):
+            out[kind] = None if mask.all() else mask
+        return out
 
     def require_cutoff(self, wants: str) -> int:
         """The cutoff of a view; any other graph is refused in the name of who `wants` one."""
@@ -584,7 +594,7 @@ class TemporalGraph:
         At most a third of the labelled periods, and so few that half of the labels are older.
         """
         cutoff = self.require_cutoff("a horizon needs")
-        num_labelled = len(np.unique(self.time[self.label >= 0]))
+        num_labelled = len(np.unique(self.time[self.is_labelled]))
         num_ahead = int((self.times >= cutoff).sum())
         return self.max_hidden_periods(min(num_ahead, num_labelled // 3))
 
@@ -597,18 +607,19 @@ class TemporalGraph:
             >>> graph.max_hidden_periods(8), graph.max_hidden_periods(1)
             (2, 1)
         """
-        _, sizes = np.unique(self.time[self.label >= 0], return_counts=True)
+        _, sizes = np.unique(self.time[self.is_labelled], return_counts=True)
         left = np.cumsum(sizes)[::-1][1:]  # labels, when the last 1, 2, ... periods are hidden
         is_enough = left[: max(most, 0)] >= sizes.sum() / 2
         return max(1, int(is_enough.sum()))
 
     def infer_cutoff(self) -> int:
         """The first time after the last label; the last time if every period has labels."""
-        if self.y is None or not (self.y >= 0).any():
+        labelled_times = self.time[self.is_labelled]
+        if not len(labelled_times):
             raise InputError(
                 "no node has a label, so no cutoff can be inferred; pass labels for the past."
             )
-        last_label = int(self.time[self.y >= 0].max())
+        last_label = int(labelled_times.max())
         # the target type's own times: another type may be newer
         later = self.time[self.time > last_label]
         return int(later.min()) if len(later) else last_label
@@ -691,7 +702,9 @@ class TemporalGraph:
         if all(part.features is None or part.ready for part in self.nodes.values()):
             return self
         fitted = encoders or {}
-        nodes = {kind: part.encoded(fitted.get(kind)) for kind, part in self.nodes.items()}
+        nodes = {}
+        for kind, part in self.nodes.items():
+            nodes[kind] = part.encoded(fitted.get(kind))
         return self._with_nodes(nodes)
 
     def with_labels(self, y: Any) -> TemporalGraph:
@@ -702,7 +715,8 @@ class TemporalGraph:
     def only(self, kinds: Sequence[str], triples: Sequence[Triple]) -> TemporalGraph:
         """The graph of some of its types and relations, in this order."""
         nodes = {kind: self.nodes[kind] for kind in kinds}
-        return self.with_parts(nodes, {triple: self.relations[triple] for triple in triples})
+        relations = {triple: self.relations[triple] for triple in triples}
+        return self.with_parts(nodes, relations)
 
     def with_classes(self, names: Sequence[Any]) -> TemporalGraph:
         """The same graph with labels numbered by their position in `names`, −1 for others.
@@ -720,9 +734,15 @@ class TemporalGraph:
         code = [known.get(class_name(name), -1) for name in self.label_names]
         return self.relabeled(code, len(names), names)
 
+    def label_counts(self) -> ndarray:
+        """Known labels by class [num_labels]."""
+        if self.y is None:
+            return np.zeros(self.num_labels, np.int64)
+        return np.bincount(self.y[self.is_labelled], minlength=self.num_labels)
+
     def visible_classes(self) -> ndarray:
         """Classes that have a visible label; without names, all numbers up to the largest one."""
-        visible = np.flatnonzero(np.bincount(self.label[self.label >= 0]))
+        visible = np.flatnonzero(self.label_counts())
         if self.label_names is None:
             visible = np.arange(visible.max(initial=-1) + 1)
         return visible
@@ -732,13 +752,12 @@ class TemporalGraph:
         visible = self.visible_classes()
         if len(visible) == self.num_labels:
             return self
-        # New number of every class, -1 for those that are not visible.
-        code = np.full(self.num_labels, -1)
-        code[visible] = np.arange(len(visible))
-        names = None
         if self.label_names is not None:
-            names = [self.label_names[k] for k in visible]
-        return self.relabeled(code, len(visible), names)
+            return self.with_classes([self.label_names[k] for k in visible])
+        # New number of every class, −1 for those that are not visible.
+        code = np.full(self.num_labels, -1)
+        code[visible] = visible
+        return self.relabeled(code, len(visible), None)
 
     def relabeled(
         self, code: Sequence[int] | ndarray, num_labels: int, names: Sequence[Any] | None

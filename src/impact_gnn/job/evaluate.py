@@ -84,17 +84,22 @@ def evaluate(
             f"labels are known for {len(rows)} of the {len(ids)} predicted nodes; "
             "pass labels with their ids."
         )
-    truth = {ids[row]: known[ids[row]] for row in rows}
+    names = [ids[row] for row in rows]
+    truth = {name: known[name] for name in names}
     classes = _class_codes(ensemble.fitted.schema.label_names, ensemble.fitted.num_labels)
     _refuse_other_case(str(labels), set(truth.values()), classes)
     with guarded(summary.predictions_file):  # its cells may have been changed
         table = predictions.take(rows)
-        evaluation = _evaluate_table(summary, classes, table, [known[ids[row]] for row in rows])
-    if run_graph is not None and any(label in classes for label in truth.values()):
-        base = summary.options.pipeline(summary.options.model if model is None else model)
-        true_class = {name: classes[label] for name, label in truth.items() if label in classes}
+        evaluation = _evaluate_table(summary, classes, table, [known[name] for name in names])
+    true_class = {name: classes[label] for name, label in truth.items() if label in classes}
+    if run_graph is not None and true_class:
+        own_model = summary.options.model if model is None else model
         comparison = _compare_with_baseline(
-            summary, ensemble, baseline=base, graph=run_graph, true_class=true_class
+            summary,
+            ensemble,
+            baseline=summary.options.pipeline(own_model),
+            graph=run_graph,
+            true_class=true_class,
         )
         evaluation = replace(evaluation, **comparison)
     # Only a file of our own is replaced, which its seal shows.
@@ -163,27 +168,29 @@ def _labels_of_table(path: str | Path) -> dict[str, str]:
     """Labels of a table by id, by the names of its columns; rows without a label are left out."""
     source = table_in(Path(path))
     assert source is not None
-    table = source.as_written(source.head.column_names).table
+    table = source.as_written(source.names).table
     names = {name.lower(): name for name in table.column_names}
-    label = next((names[name] for name in LABELS if name in names), None)
-    if "id" not in names or label is None:
+    present = [names[name] for name in LABELS if name in names]
+    if "id" not in names or not present:
         raise InputError(
             f"{path} has the columns {listing(table.column_names)}; "
             "rename two of them to id and label."
         )
     table = pa.table([*map(floats_as_numbers, table.columns)], names=table.column_names)
+    label = present[0]
     table = table.filter(pc.is_valid(table[label]))
     ids = _id_names(table[names["id"]].to_pylist())
     labels = map(class_name, table[label].to_pylist())
     rows = [(name, value) for name, value in zip(ids, labels, strict=True) if value]
-    if len(dict(rows)) < len(rows):
+    label_of = dict(rows)
+    if len(label_of) < len(rows):
         raise InputError(f"{path} has duplicate ids; pass one label per id.")
-    return dict(rows)
+    return label_of
 
 
 def _labels_of_graph(graph: TemporalGraph) -> dict[str, str]:
     """Labels of the labelled nodes of a graph by id."""
-    nodes = np.flatnonzero(graph.label >= 0)
+    nodes = np.flatnonzero(graph.is_labelled)
     names = list(_class_codes(graph.label_names, graph.num_labels))
     ids = _ids_of_graph(graph, nodes)
     return {name: names[label] for name, label in zip(ids, graph.label[nodes], strict=True)}
@@ -233,15 +240,10 @@ def _evaluate_table(
 
     time_of_name = dict(zip(summary.graph.names, summary.graph.times, strict=True))
     time = np.array([time_of_name[str(name)] for name in table["time"].to_pylist()])
-    periods = [
-        PeriodScore(
-            time=int(period),
-            count=int((time == period).sum()),
-            accuracy=float(is_correct[time == period].mean()),
-            plain=None,
-        )
-        for period in np.unique(time)
-    ]
+    periods = []
+    for period in np.unique(time).tolist():
+        hits = is_correct[time == period]
+        periods.append(PeriodScore(period, len(hits), float(hits.mean()), None))
     return Evaluation(
         count=len(is_correct),
         unknown=int((true == unknown).sum()),
@@ -309,8 +311,10 @@ def _compare_with_baseline(
             f"the graph contains only {len(rows)} of the labelled nodes; pass the graph of the run."
         )
     scoring = Scoring(options.metric, tuple(ensemble.prior.tolist()))
-    scores = scoring.each(ensemble.predict_proba(graph)[rows], true, ensemble.calibration.tilt)
-    baseline_scores = scoring.each(baseline.predict_proba(view)[rows], true)
+    probability = ensemble.predict_proba(graph)[rows]
+    scores = scoring.each(probability, true, ensemble.calibration.tilt)
+    baseline_probability = baseline.predict_proba(view)[rows]
+    baseline_scores = scoring.each(baseline_probability, true)
     return {
         "gain": paired(scores, baseline_scores),
         "score": scoring.rule.displayed(float(scores.mean())),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy import ndarray
 
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.statistics import Scale
+from impact_gnn.statistics import Scale, sample_rows
 
 MAX_ROWS = 50_000  # labelled nodes to fit on
 BLOCK = 1 << 16
@@ -23,7 +23,7 @@ class OutlierScale:
         >>> from impact_gnn.data.tsbm import tsbm
         >>> view = tsbm(num_nodes=400, num_times=5, num_labels=2, seed=0).masked(4)
         >>> scale = OutlierScale.fit(view)
-        >>> score = scale.score(view.x, np.flatnonzero(view.label >= 0), view.label)
+        >>> score = scale.score(view.x, np.flatnonzero(view.is_labelled), view.label)
         >>> round(float(np.median(score)), 6)
         1.0
     """
@@ -36,11 +36,9 @@ class OutlierScale:
     @classmethod
     def fit(cls, view: TemporalGraph) -> OutlierScale | None:
         """Fit on the known labels of a view; None without features, or if nothing varies."""
-        nodes = np.flatnonzero(view.label >= 0)
+        nodes = sample_rows(np.flatnonzero(view.is_labelled), MAX_ROWS)
         if view.x is None or view.x.shape[1] == 0 or not len(nodes):
             return None
-        if len(nodes) > MAX_ROWS:
-            nodes = np.sort(np.random.default_rng(0).choice(nodes, MAX_ROWS, replace=False))
         x = np.asarray(view.x[nodes])
         label = view.label[nodes]
         scale = Scale.fit(x)
@@ -50,8 +48,7 @@ class OutlierScale:
         sums = np.zeros((view.num_labels, x.shape[1]))
         np.add.at(sums, label, scaled)
         means = sums / np.where(count > 0, count, np.nan)[:, None]
-        # Root mean square distance over the features [n].
-        distance = np.sqrt(np.square(scaled - means[label]).mean(1))
+        distance = _root_mean_square(scaled - means[label])
         typical = float(np.median(distance))
         if typical <= 0:
             return None
@@ -63,7 +60,12 @@ class OutlierScale:
         scores = np.empty(len(nodes))
         for start in range(0, len(nodes), BLOCK):
             block = nodes[start : start + BLOCK]
-            difference = self.scale.apply(np.asarray(x[block])) - self.means[label[block]]
-            distance = np.sqrt(np.square(difference).mean(1))
+            scaled = self.scale.apply(np.asarray(x[block]))
+            distance = _root_mean_square(scaled - self.means[label[block]])
             scores[start : start + BLOCK] = distance / self.typical
         return scores
+
+
+def _root_mean_square(difference: ndarray) -> ndarray:
+    """Return the root mean square over the features, [n]."""
+    return np.sqrt(np.square(difference).mean(1))

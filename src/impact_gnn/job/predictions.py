@@ -75,12 +75,13 @@ def write_predictions(
     comparable = comparable_confidence(checks, confidence)
     unsure, unusual = _nodes_to_review(view, columns, targets, label)
     counts = np.bincount(label, minlength=probability.shape[1]).tolist()
+    histogram, _ = np.histogram(confidence, bins=BINS, range=(0, 1))
     return PredictionSummary(
         file=path.name,
         count=len(targets),
         labels=dict(zip(map(str, class_names.tolist()), counts, strict=True)),
         mean_probability=float(confidence.mean()),
-        histogram=np.histogram(confidence, bins=BINS, range=(0, 1))[0].tolist(),
+        histogram=histogram.tolist(),
         comparable_confidence=comparable,
         accuracy=forecast(checks, comparable, len(targets)),
         coverage=model.calibration.coverage,
@@ -127,7 +128,7 @@ def _nodes_to_review(
     """The least certain nodes, and the largest outliers among the most certain quarter."""
     confidence = columns["probability"]
     unsure = np.argsort(confidence, kind="stable")[:TO_REVIEW].tolist()
-    outliers: list[int] = []
+    outliers = []
     scores = np.full(len(nodes), np.nan)
     if graph is not None and (scale := OutlierScale.fit(graph)) is not None:
         assert graph.x is not None
@@ -135,7 +136,8 @@ def _nodes_to_review(
         label_of_node[nodes] = label
         scores = scale.score(graph.x, nodes, label_of_node)
         surest = np.flatnonzero(confidence >= np.quantile(confidence, 0.75))
-        outliers = surest[np.argsort(-scores[surest], kind="stable")[:TO_REVIEW]].tolist()
+        largest_first = np.argsort(-scores[surest], kind="stable")
+        outliers = surest[largest_first[:TO_REVIEW]].tolist()
 
     def node(row: int) -> NodeToReview:
         second_label = second_probability = None

@@ -52,6 +52,7 @@ from impact_gnn.explanations import Explainer, NodeExplanation
 from impact_gnn.graph import TemporalGraph, graph_digest
 from impact_gnn.job.card import card
 from impact_gnn.job.predictions import write_predictions
+from impact_gnn.metrics import probability_of
 from impact_gnn.report import write_report
 from impact_gnn.report.summary import (
     Cost,
@@ -179,16 +180,15 @@ def _check_options(options: RunKeywords) -> None:
 def _resolve_options(options: RunKeywords, view: TemporalGraph, model: str) -> RunOptions:
     """The options with the values of this graph and effort for those that were left out."""
     cutoff = view.cutoff
-    assert view.y is not None
     assert cutoff is not None
-    checks.several_classes(view.y, view.name_of(cutoff))
+    checks.several_classes(view.label, view.name_of(cutoff))
     resolved: dict[str, Any] = {**options, "cutoff": cutoff, "model": model}
     effort = EFFORTS[options.get("effort", "normal")]
     if options.get("folds") is None:
         resolved["folds"] = effort.folds
     if options.get("seeds") is None:
         # on a large graph seeds differ little, and an ensemble averages anyway
-        is_small = (view.y >= 0).sum() <= SMALL
+        is_small = view.is_labelled.sum() <= SMALL
         resolved["seeds"] = effort.seeds if is_small else 1
     candidates = options.get("candidates")
     if candidates is not None:
@@ -374,39 +374,33 @@ class _Stages:
         choice = tested.choice
         options = self.options
         self.watcher.say(f"fitting on all labels: {choice}")
-        # the class prior draws nothing, so that one seed is enough
-        num_seeds = {
-            member.candidate: 1 if member.candidate.model == "prior" else options.seeds
-            for member in choice.members
-        }
-        units = [
-            (member.candidate, seed)
-            for member in choice.members
-            for seed in range(options.seed, options.seed + num_seeds[member.candidate])
-        ]
-        members = self.fit_members(units, tested, engine)
-        # Seeds of a member are averaged, so they divide its weight.
-        weights = {member.candidate: member.weight for member in choice.members}
-        fits: list[Fit] = []
-        for (candidate, seed), member in zip(units, members, strict=True):
+        # Weights by candidate and seed: seeds of a member are averaged, so they divide its weight.
+        weights: dict[tuple[Candidate, int], float] = {}
+        for member in choice.members:
+            # The class prior draws nothing, so that one seed is enough.
+            num_seeds = 1 if member.candidate.model == "prior" else options.seeds
+            for seed in range(options.seed, options.seed + num_seeds):
+                weights[member.candidate, seed] = member.weight / num_seeds
+        results = self.fit_members(list(weights), tested, engine)
+        fits = []
+        for (candidate, seed), result in zip(weights, results, strict=True):
             fits.append(
                 Fit(
                     candidate=candidate,
-                    weight=weights[candidate] / num_seeds[candidate],
+                    weight=weights[candidate, seed],
                     seed=seed,
-                    rounds=member.settings.rounds[-1],
-                    valid_score=member.settings.valid_score,
+                    rounds=result.settings.rounds[-1],
+                    valid_score=result.settings.valid_score,
                 )
             )
-        assert self.view.y is not None
-        counts = np.bincount(self.view.y[self.view.y >= 0], minlength=self.view.num_labels)
+        counts = self.view.label_counts()
         ensemble = Ensemble(
-            pipelines=[member.pipeline for member in members],
+            pipelines=[result.pipeline for result in results],
             weights=[fit.weight for fit in fits],
             calibration=tested.calibration,
             prior=counts / counts.sum(),
         )
-        self.member_probabilities = [member.probabilities for member in members]
+        self.member_probabilities = [result.probabilities for result in results]
         ensemble = self.calibrated_for_targets(ensemble, tested)
         ensemble.save(self.out / "model", card=card(summary))
         return fits
@@ -423,7 +417,8 @@ class _Stages:
         # Without folds, probabilities are not calibrated; few targets say little about later ones.
         if tested.fold_checks and len(probability) >= MIN_TARGETS:
             label = fixed.labels(probability, ensemble.prior)
-            weight = labelled_weights(tested.fold_checks, probability[np.arange(len(label)), label])
+            confidence = probability_of(label, probability)
+            weight = labelled_weights(tested.fold_checks, confidence)
             fixed = fixed.covering(probability, label, weight)
         return replace(ensemble, calibration=fixed)
 

@@ -12,6 +12,7 @@ from impact_gnn.backtesting.forecast import (
     comparable_confidence,
     expected_accuracy,
     lost_per_period,
+    newest_level,
 )
 from impact_gnn.data.convert import GraphLike
 from impact_gnn.engines import Engine
@@ -19,6 +20,7 @@ from impact_gnn.estimators import Ensemble, Own
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.job.evaluate import load_for
 from impact_gnn.job.outliers import OutlierScale
+from impact_gnn.metrics import probability_of
 from impact_gnn.report import read_summary
 from impact_gnn.report.numbers import counted, interval, percent, period_named
 from impact_gnn.report.summary import RunSummary
@@ -57,11 +59,11 @@ class Watch:
             f"{'period':>12} {'nodes':>9} {'confidence':>11} "
             f"{'expected accuracy':>18} {'outliers':>9} {'class shift':>12}"
         ]
-        for row in self.periods:
-            lines.append(
-                f"{row.period:>12} {row.count:>9,} {row.confidence:>11.1%} "
-                f"{percent(row.expected):>18} {percent(row.unusual):>9} {row.mix:>12.1%}"
-            )
+        lines += [
+            f"{row.period:>12} {row.count:>9,} {row.confidence:>11.1%} "
+            f"{percent(row.expected):>18} {percent(row.unusual):>9} {row.mix:>12.1%}"
+            for row in self.periods
+        ]
         if self.reasons:
             lines += ["Retrain:", *(f"- {reason}" for reason in self.reasons)]
         else:
@@ -101,31 +103,30 @@ def watch(
     nodes = ensemble.targets(graph)
     label = np.full(view.num_nodes, -1)
     label[nodes] = ensemble.calibration.labels(probability, ensemble.prior)
-    confidence = probability[np.arange(len(nodes)), label[nodes]]
+    confidence = probability_of(label[nodes], probability)
     period = graph.period[nodes]
 
     first_period = int(np.searchsorted(graph.times, cutoff))
     rows = []
     for index in np.unique(period).tolist():
-        inside = period == index
-        proportions = np.bincount(label[nodes[inside]], minlength=len(ensemble.prior))
+        inside = np.flatnonzero(period == index)
+        members = nodes[inside]
+        counts = np.bincount(label[members], minlength=len(ensemble.prior))
+        change = counts / len(members) - ensemble.prior
         comparable = comparable_confidence(summary.backtest.fold_checks, confidence[inside])
         rows.append(
             WatchedPeriod(
                 period=graph.name_of(int(graph.times[index])),
-                count=int(inside.sum()),
+                count=len(members),
                 confidence=float(confidence[inside].mean()),
                 expected=_expected_accuracy(summary, comparable, 1 + index - first_period),
-                unusual=_outlier_share(outlier_scale, view, nodes[inside], label),
-                # total variation distance of the class proportions
-                mix=float(0.5 * np.abs(proportions / inside.sum() - ensemble.prior).sum()),
+                unusual=_outlier_share(outlier_scale, view, members, label),
+                mix=0.5 * float(np.abs(change).sum()),  # the total variation distance
             )
         )
     # Counting labels reads none of their values.
-    num_new = 0
-    if graph.y is not None:
-        num_new = int(((graph.y >= 0) & (graph.time >= cutoff)).sum())
-    num_known = int((view.label >= 0).sum())
+    num_new = int((graph.is_labelled & (graph.time >= cutoff)).sum())
+    num_known = int(view.is_labelled.sum())
     past_outliers = max(_past_outlier_shares(outlier_scale, view), default=0.0)
     return Watch(rows, list(_reasons(summary, rows, num_new, num_known, past_outliers)))
 
@@ -136,14 +137,12 @@ def _expected_accuracy(summary: RunSummary, confidence: float, horizon: int) -> 
     checks = result.fold_checks
     if not checks:
         return None
-    newest = [check.fitted for check in checks if check.window == checks[-1].window]
     loss = 0.0
     if len(result.by_horizon) > 1:
         loss = max(lost_per_period(result.by_horizon).value, 0.0)  # age never helps
     periods_beyond = max(0, horizon - max(result.ahead, 1))
     # The newest fold already includes the loss of as many periods as it spans.
-    level = float(np.mean(newest)) - periods_beyond * loss
-    return expected_accuracy(checks, confidence, level)
+    return expected_accuracy(checks, confidence, newest_level(checks) - periods_beyond * loss)
 
 
 def _outlier_share(
@@ -157,8 +156,8 @@ def _outlier_share(
 
 def _past_outlier_shares(scale: OutlierScale | None, view: TemporalGraph) -> Iterator[float]:
     """The share of outliers in every labelled period that is large enough."""
-    for index in np.unique(view.period[view.label >= 0]):
-        nodes = np.flatnonzero((view.period == index) & (view.label >= 0))
+    for index in np.unique(view.period[view.is_labelled]):
+        nodes = np.flatnonzero(view.is_labelled & (view.period == index))
         share = _outlier_share(scale, view, nodes, view.label)
         if share is not None and len(nodes) >= MIN_NODES:
             yield share

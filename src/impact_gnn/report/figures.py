@@ -24,9 +24,11 @@ from impact_gnn.metrics import Metric
 from impact_gnn.report.numbers import named, number, percent
 from impact_gnn.report.summary import Evaluation, RunSummary
 from impact_gnn.report.svg import (
+    BLUE,
     FAINT,
     HEAT,
     INK,
+    ORANGE,
     PALETTE,
     PAPER,
     Called,
@@ -40,13 +42,15 @@ MAX_CLASSES = 11  # rows of the confusion matrix
 MAX_LETTERS = 16  # of their names
 MAX_MARKERS = 25  # points of a curve that has markers
 DARK_CELL = 0.65  # share from which on a cell of the confusion matrix has light text
+SOLID: Any = ()
+DASHED: Any = (5, 2)
 # lines that run close together differ in their dashes too
-DASHES: Any = ((), (5, 2), (1.5, 1.5), (6, 1.5, 1.5, 1.5))
+DASHES: Any = (SOLID, DASHED, (1.5, 1.5), (6, 1.5, 1.5, 1.5))
 Z95 = 1.96  # half the 95 % interval of a normal distribution, in standard deviations
 
 
 def line(
-    ax: Axes, x: Any, values: Any, colour: str, *, label: str = "", dashes: Any = DASHES[0]
+    ax: Axes, x: Any, values: Any, colour: str, *, label: str = "", dashes: Any = SOLID
 ) -> None:
     """Draw a curve; a solid one has markers where there are few points."""
     style: Any = {"linewidth": 1.4, "dashes": dashes}
@@ -86,7 +90,7 @@ def border(ax: Axes, x: float) -> None:
 
 def accuracy_curve(ax: Axes, x: Any, values: ndarray, count: ndarray, label: str) -> None:
     """Draw accuracies with the 95 % interval of binomial ones."""
-    line(ax, x, values, PALETTE[0], label=label)
+    line(ax, x, values, BLUE, label=label)
     half = Z95 * np.sqrt(values * (1 - values) / count)
     band(ax, x, values - half, np.minimum(values + half, 1), label="95% interval")
 
@@ -152,15 +156,16 @@ def forest(
     median = float(np.quantile(np.abs(value), 0.5, method="lower"))
     reach = 3 * max(1.0, median, float(value.max()))
     reach = max(reach, float(np.median(np.maximum(-low, high))))
-    left = max(min(float(low.min()), 0), -reach)
-    right = min(max(float(high.max()), 0), reach)
+    left = float(np.clip(low.min(), -reach, 0))
+    right = float(np.clip(high.max(), 0, reach))
     margin = 0.05 * max(right - left, 1e-9)
-    width = max(360, 230 + 5.2 * max(map(len, names)))  # with room for the names
+    longest = max(map(len, names))
+    width = max(360, 230 + 5.2 * longest)  # with room for the names
     figure, ax = single_panel(width, height=50 + 19 * len(names))
     kinds = [
-        (f"better than {reference}", PALETTE[0], low > 0),
+        (f"better than {reference}", BLUE, low > 0),
         ("no significant difference", FAINT, (low <= 0) & (high >= 0)),
-        ("worse", PALETTE[1], high < 0),
+        ("worse", ORANGE, high < 0),
     ]
     ax.axvline(0, color=INK, linewidth=1)
     for label, colour, inside in kinds:
@@ -203,7 +208,8 @@ def _columns(ax: Axes, names: Sequence[str], heights: Any, colours: Any, labels:
         bottom = top
     ax.set_xlim(edges[0], edges[-1])
     ax.grid(axis="x", visible=False)
-    over_time(ax, lambda k: dict(enumerate(names)).get(k, ""))
+    name_of = dict(enumerate(names))
+    over_time(ax, lambda k: name_of.get(k, ""))
 
 
 def periods(graph: GraphSummary, cutoff: int) -> Figure:
@@ -214,7 +220,7 @@ def periods(graph: GraphSummary, cutoff: int) -> Figure:
         ax,
         graph.names,
         heights=[labelled, array(graph.nodes_per_time) - labelled],
-        colours=[PALETTE[0], FAINT],
+        colours=[BLUE, FAINT],
         labels=["labelled nodes", "nodes without label"],
     )
     border(ax, float(np.searchsorted(graph.times, cutoff)) - 0.5)
@@ -248,7 +254,7 @@ def feature_drift(check: FeatureDrift, called: Called) -> Figure | None:
     if not check.times:
         return None
     figure, ax = single_panel()
-    line(ax, check.times, check.drift, PALETTE[0], label="classes, from their past")
+    line(ax, check.times, check.drift, BLUE, label="classes, from their past")
     over_time(ax, called, ylabel="drift / class distance")
     return figure
 
@@ -262,14 +268,14 @@ def separability(check: Separability) -> Figure | None:
         array(check.steps), array(check.same_label), array(check.different_label)
     )
     border(ax, 0)
-    line(ax, offsets, same, PALETTE[0], label="same class")
+    line(ax, offsets, same, BLUE, label="same class")
     line(
         ax,
         offsets,
         different,
-        PALETTE[1],
+        ORANGE,
         label="different classes",
-        dashes=DASHES[1],
+        dashes=DASHED,
     )
     over_time(
         ax,
@@ -285,8 +291,8 @@ def decay(check: Decay, connections: Separability) -> Figure | None:
         return None
     figure, ax = single_panel()
     curves = {"common decay": check.h, **connections.g}
-    curves = {name: values for name, values in curves.items() if sum(values) > 0}
-    for name, colour, dashes in zip(curves, (INK, *PALETTE), DASHES, strict=False):
+    present = [name for name, values in curves.items() if sum(values) > 0]
+    for name, colour, dashes in zip(present, (INK, *PALETTE), DASHES, strict=False):
         shares = array(curves[name]) / sum(curves[name])
         line(
             ax,
@@ -309,7 +315,8 @@ def by_offset(steps: ndarray, *tables: ndarray) -> tuple[ndarray, list[ndarray]]
     offset = (steps[None, :] - steps[:, None]).ravel()
     columns = [table.ravel() for table in tables]
     offsets, _, means = group_means(offset, np.ones(len(offset)), *columns)
-    return offsets, [mean / max(float(mean.max()), 1e-300) for mean in means]
+    scaled = [mean / max(float(mean.max()), 1e-300) for mean in means]
+    return offsets, scaled
 
 
 def shift(measured: MessageShift, called: Called) -> Figure:
@@ -329,7 +336,8 @@ def shift(measured: MessageShift, called: Called) -> Figure:
         title = f"{name}: {number(plain.overall)} → {number(corrected.overall)}"
         if plain.overall > 0:
             change = corrected.overall / plain.overall - 1
-            title += f" ({'−' if change < 0 else '+'}{percent(abs(change), 0)})"
+            sign = "−" if change < 0 else "+"
+            title += f" ({sign}{percent(abs(change), 0)})"
         # one legend serves all panels
         names = ["sampling noise", "baseline", "with correction"]
         if ax is not all_axes[0, 0]:
@@ -341,9 +349,9 @@ def shift(measured: MessageShift, called: Called) -> Figure:
             plain.sliced,
             INK,
             label=names[1],
-            dashes=DASHES[1],
+            dashes=DASHED,
         )
-        line(ax, measured.times, corrected.sliced, PALETTE[0], label=names[2])
+        line(ax, measured.times, corrected.sliced, BLUE, label=names[2])
         over_time(
             ax,
             called,
@@ -370,27 +378,27 @@ def reliability(checks: Sequence[FoldCheck | Evaluation]) -> Figure | None:
     weight, confidence, accuracy = array(rows).T
     coarse = np.minimum((confidence * BINS).astype(int), BINS - 1)
     _, total, (confidence, accuracy) = group_means(coarse, weight, confidence, accuracy)
-    area = (3 + 14 * (total / total.sum()) ** 0.5) ** 2
+    diameter = 3 + 14 * (total / total.sum()) ** 0.5
     line(
         ax,
         [0, 1],
         [0, 1],
         FAINT,
         label="perfect calibration",
-        dashes=DASHES[1],
+        dashes=DASHED,
     )
     ax.plot(
         confidence,
         accuracy,
-        color=PALETTE[0],
+        color=BLUE,
         linewidth=1,
         label="predictions",
     )
     ax.scatter(
         confidence,
         accuracy,
-        area,
-        color=PALETTE[0],
+        diameter**2,
+        color=BLUE,
         linewidth=0,
         alpha=0.8,
     )
@@ -462,17 +470,17 @@ def by_period(checks: Sequence[FoldCheck | Evaluation], summary: RunSummary) -> 
             plain,
             INK,
             label="baseline",
-            dashes=DASHES[1],
+            dashes=DASHED,
         )
     if forecast is not None:
         targets = [time for time in summary.graph.times if time >= summary.cutoff]
         span = [targets[0] - 0.4, targets[-1] + 0.4]
         border(ax, summary.cutoff - 0.5)
-        band(ax, span, forecast.low, forecast.high, colour=PALETTE[1])
+        band(ax, span, forecast.low, forecast.high, colour=ORANGE)
         ax.plot(
             span,
             [forecast.value] * 2,
-            color=PALETTE[1],
+            color=ORANGE,
             label="expected, 90% interval",
         )
     over_time(ax, summary.graph.name, ylabel="accuracy")
@@ -543,7 +551,7 @@ def histogram(counts: Sequence[int]) -> Figure:
         counts,
         0.92 / len(counts),
         align="edge",
-        color=PALETTE[0],
+        color=BLUE,
     )
     ax.set(
         xlim=(0, 1),

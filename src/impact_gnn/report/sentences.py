@@ -119,8 +119,9 @@ def by_threshold(summary: RunSummary) -> list[tuple[float, float, float | None, 
     for k in range(len(counts)):
         threshold = k / len(counts)
         share = sum(counts[k:]) / summary.prediction_summary.count
-        accuracies = _accuracy_above(threshold, newest), _accuracy_above(threshold, checks)
-        rows.append((threshold, share, *accuracies))
+        accuracy = _accuracy_above(threshold, newest)
+        accuracy_of_all = _accuracy_above(threshold, checks)
+        rows.append((threshold, share, accuracy, accuracy_of_all))
     return rows
 
 

@@ -23,11 +23,18 @@ from impact_gnn._files import digest
 INK = "#1b1e23"
 FAINT = "#8a929e"
 LINE = "#dfe3e8"
-PAPER, HEAT = "#ffffff", "#00457a"  # background of the page, and the dark end of a colour scale
+PAPER = "#ffffff"  # background of the page
+HEAT = "#00457a"  # the dark end of a colour scale
 # Colours that tell things apart, also for people who are colour-blind.
 PALETTE = ("#0072b2", "#d55e00", "#00916a", "#c2649b", "#c98a00", "#45a5de")
-VARIABLES = {INK: "currentColor", FAINT: "var(--faint)", LINE: "var(--line)"}
-VARIABLES |= {PAPER: "var(--paper)", HEAT: "var(--heat)"}
+BLUE, ORANGE, *_ = PALETTE
+VARIABLES = {
+    INK: "currentColor",
+    FAINT: "var(--faint)",
+    LINE: "var(--line)",
+    PAPER: "var(--paper)",
+    HEAT: "var(--heat)",
+}
 VARIABLES |= {colour: f"var(--c{number})" for number, colour in enumerate(PALETTE)}
 
 STYLE: Any = {
@@ -92,7 +99,8 @@ def _add_legend(figure: Figure) -> None:
     labels = [name for ax in figure.axes for name in ax.get_legend_handles_labels()[1]]
     if not labels:
         return
-    columns = max(1, LEGEND_LETTERS // (max(map(len, labels)) + 6))
+    width = max(map(len, labels)) + 6
+    columns = max(1, LEGEND_LETTERS // width)
     rows = -(-len(labels) // columns)
     figure.set_figheight(figure.get_figheight() + 0.2 * rows)
     figure.legend(loc="outside lower left", ncols=columns)
