@@ -268,7 +268,7 @@ def test_history_predicts_events_better_than_neighbours_do(name):
         losses[method] = log_loss(graph.y[targets], model.predict_proba(graph), labels=[0, 1])
     share = np.bincount(graph.y[~targets]) / (~targets).sum()
     losses["prior"] = -np.log(share[graph.y[targets]]).mean()
-    assert losses["history"] < 0.97 * min(losses["plain"], losses["labels"], losses["prior"])
+    assert losses["history"] < 0.98 * min(losses["plain"], losses["labels"], losses["prior"])
 
 
 @pytest.mark.usefixtures("without_page")

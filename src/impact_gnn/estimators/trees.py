@@ -26,6 +26,7 @@ WORK = 1.2e10
 LEARNING_RATE = 0.07  # of a fit with the most rounds
 ROWS = 100_000  # most rows for training, and for validation
 PATIENCE = 5
+METRIC_PATIENCE = 15  # for metrics that count hits: they are noisy from round to round
 
 
 def rounds_of(rows: int, columns: float, num_labels: int) -> int:
@@ -70,11 +71,13 @@ class TreesHead(Head):
             return stopping.metric, stopping.finer(probabilities, label[valid]), True
 
         metric = None
+        patience = PATIENCE
         if stopping.metric != "log-loss" or stopping.balanced:  # not a metric of LightGBM
             metric = evaluate
+            patience = METRIC_PATIENCE
             parameters["metric"] = "None"
         valid_data = lightgbm.Dataset(matrix(task, valid), label[valid], reference=data)
-        patience = self.options.patience or PATIENCE
+        patience = self.options.patience or patience
         self.booster = lightgbm.train(
             parameters,
             data,
