@@ -256,6 +256,9 @@ def timestamps(name: str, value: Any, time: ndarray | None) -> ndarray:
     if not np.isfinite(out).all():
         raise InputError(f"{name} is not finite at node {int(np.isfinite(out).argmin())}; fill it.")
     # Sorted by timestamp, periods may not decrease.
+    if not (np.diff(time[np.argsort(out)]) < 0).any():
+        return out
+    # Nodes with the same timestamp may be in any order; sorting by both is slower.
     order = np.lexsort((time, out))
     later = np.diff(time[order]) < 0
     if later.any():

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy import ndarray
 
+from impact_gnn._array import sorted_unique
 from impact_gnn.checks import InputError, distinct, fits
 from impact_gnn.data.sources import canonical_numbers
 from impact_gnn.data.values import EXACT, TableColumn, decimals_as_numbers
@@ -37,7 +38,7 @@ class Ids:
         ids = cls(one_array(texts(column.name, values) if integers is None else integers))
         if ids.is_text:
             _width(ids.values)  # while rows can still be named
-        if pc.count_distinct(ids.values).as_py() != len(ids.values):
+        if ids.num_distinct() != len(ids.values):
             distinct(str(column), ids.names)
         return ids
 
@@ -50,6 +51,11 @@ class Ids:
         """The ids as numpy; text as fixed-width characters, never objects."""
         return characters(self.values) if self.is_text else np.asarray(self.values)
 
+    def num_distinct(self) -> int:
+        if self.is_text:
+            return int(pc.count_distinct(self.values).as_py())
+        return len(sorted_unique(np.asarray(self.values)))  # faster than by hashing
+
     def order(self) -> ndarray | None:
         """Return the positions that sort the ids, None if they are sorted.
 
@@ -58,14 +64,14 @@ class Ids:
         if self.is_text:
             # Up to 18 digits fit into 64 bits.
             is_number = pc.match_substring_regex(self.values, r"^(0|-?[1-9]\d{0,17})$")
+            if not pc.any(is_number).as_py():
+                return _unless_sorted(pc.array_sort_indices(self.values))
             # Words have no number and come last.
             numbers = pc.if_else(is_number, self.values, pa.scalar(None, self.values.type))
             keys = pa.table({"number": numbers.cast(pa.int64()), "text": self.values})
             by = [("number", "ascending"), ("text", "ascending")]
-            order = np.asarray(pc.sort_indices(keys, by)).astype(np.int64)
-        else:
-            order = np.argsort(np.asarray(self.values), kind="stable")
-        return None if (np.diff(order) > 0).all() else order
+            return _unless_sorted(pc.sort_indices(keys, by))
+        return _unless_sorted(np.argsort(np.asarray(self.values), kind="stable"))
 
     def find(self, column: pa.Array) -> ndarray:
         """Return the positions of the nodes that a column names, −1 for unknown ids."""
@@ -98,6 +104,11 @@ class Ids:
         out = np.full(span + 3, -1, index_type(len(numbers)))
         out[numbers - low + 1] = np.arange(len(numbers), dtype=out.dtype)
         return out
+
+
+def _unless_sorted(order: pa.Array | ndarray) -> ndarray | None:
+    order = np.asarray(order).astype(np.int64)
+    return None if (np.diff(order) > 0).all() else order
 
 
 def _width(column: pa.Array) -> int:

@@ -47,6 +47,7 @@ from impact_gnn.data.values import (
 from impact_gnn.encoding import Columns
 from impact_gnn.encoding.encoder import MICROSECONDS_PER_DAY
 from impact_gnn.encoding.kinds import is_text, looks_like_numbers, parsed_numbers
+from impact_gnn.encoding.moments import one_array
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
 from impact_gnn.graph.periods import Periods, choose
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack  # in `typing` from Python 3.11 on
 
 EDGES_AT_ONCE = 1 << 22  # edges that are joined with ids, and sorted, together on disk
+MOST_TEXT = 1 << 31  # bytes, from which on positions in a text column need 64 bits
 
 Key = TypeVar("Key")
 
@@ -676,7 +678,9 @@ def _map_table(path: Path) -> pa.Table:
 def _table_in_order(table: pa.Table, order: ndarray, spill: Path | None) -> pa.Table:
     """Return rows at the positions `order`; with `spill`, in a file that replaces that one."""
     if spill is None:
-        return pa.concat_tables(_pieces_in_order(table, order))
+        # One column after the other: Arrow would join the batches of all of them first.
+        columns = [_column_in_order(column, order) for column in table.columns]
+        return pa.table(columns, names=table.column_names)
     path = spill.with_suffix(".sorted.arrow")
     with pa.ipc.new_file(str(path), table.schema) as writer:
         for piece in _pieces_in_order(table, order):
@@ -684,6 +688,12 @@ def _table_in_order(table: pa.Table, order: ndarray, spill: Path | None) -> pa.T
             release_memory()
     _files.remove(spill)
     return _map_table(path)
+
+
+def _column_in_order(column: pa.ChunkedArray, order: ndarray) -> pa.Array:
+    if pa.types.is_string(column.type) and column.nbytes > MOST_TEXT:
+        column = column.cast(pa.large_string())
+    return one_array(column).take(pa.array(order))
 
 
 def _pieces_in_order(table: pa.Table, order: ndarray) -> Iterator[pa.Table]:

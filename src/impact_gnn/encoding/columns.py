@@ -132,6 +132,8 @@ class Columns:
         """Return a sentence on unknown rows that do not fit the kind of a column, "" if all fit."""
         assert self.known is not None
         column = self.table.column(name)
+        if kind == "number" and kinds.is_number(column.type):
+            return ""
         past = column.filter(pa.array(self.known))
         rest = column.filter(pa.array(~self.known))
         count = kinds.count_misfits(name, kind, past, rest)
