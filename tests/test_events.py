@@ -10,6 +10,7 @@ from commands import here
 from impact_gnn.checks import InputError
 from impact_gnn.data.files import convert_graph
 from impact_gnn.estimators import Pipeline
+from impact_gnn.propagation.history import history_columns, history_names
 
 
 def football(num_teams=16, years=7, rounds=25, seed=0):
@@ -335,6 +336,66 @@ def test_columns_of_later_edges_do_not_reach_the_past():
         for graph in past
     ]
     assert np.array_equal(*probabilities)
+
+
+def orders(seed=0, since=2030):
+    """Orders of a day at shops, up to two shops each, with an amount for every edge.
+
+    Amounts of orders from `since` on are drawn by the seed.
+    """
+    rng = np.random.default_rng(0)
+    year = np.sort(rng.integers(2012, 2020, 120))
+    order = np.r_[np.arange(120), rng.integers(0, 120, 40)]
+    amount = rng.normal(size=160)
+    other = np.random.default_rng(seed).normal(size=160)
+    tables = {
+        "order": {"id": np.arange(120), "time": year, "label": rng.integers(0, 2, 120)},
+        "shop": {"id": np.arange(5)},
+    }
+    edges = {
+        "source": order,
+        "target": rng.integers(0, 5, 160),
+        "amount": np.where(year[order] >= since, other, amount),
+    }
+    return ig.from_tables(
+        tables,
+        {("order", "at", "shop"): edges},
+        target="order",
+        edge_columns={"amount": "number"},
+        quiet=True,
+    )
+
+
+def history_of(graph, cutoff):
+    view = graph.masked(cutoff).encoded()
+    columns = history_columns(view, np.arange(view.num_nodes))
+    return view, dict(zip(history_names(view), columns.T, strict=True))
+
+
+def test_history_aggregates_the_columns_of_edges():
+    view, columns = history_of(orders(), 2018)
+    amount = view.nodes["at_edge"].x[:, 0]
+    order, edge = view.relations["order", "at_source", "at_edge"].edge_index
+    own = np.array([amount[edge[order == v]].mean() for v in range(120)])
+    feature = "order-at_source-at_edge feature 0"
+    np.testing.assert_allclose(columns[feature], own, rtol=1e-5, atol=1e-6)
+    source, shop = view.relations["order", "at", "shop"].edge_index
+    shops = [set(shop[source == v]) for v in range(120)]
+    for v in range(0, 120, 7):
+        earlier = [
+            own[u] for u in range(120) if view.time[u] < view.time[v] for _ in shops[u] & shops[v]
+        ]
+        mean = columns[f"order-at-shop: mean of {feature}"][v]
+        assert mean == pytest.approx(np.mean(earlier or [own[v]]), rel=1e-5, abs=1e-6)
+
+
+def test_history_does_not_read_the_columns_of_later_edges():
+    (view, columns), (_, others) = (history_of(orders(seed, since=2016), 2016) for seed in (1, 2))
+    is_past = view.time < 2016
+    differ = [name for name, values in columns.items() if (values != others[name]).any()]
+    assert differ
+    for name, values in columns.items():
+        assert np.array_equal(values[is_past], others[name][is_past]), name
 
 
 @pytest.mark.parametrize(

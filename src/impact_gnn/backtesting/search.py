@@ -262,12 +262,16 @@ class Search:
         initial = filter(self.is_applicable, initial_candidates(self.graph))
         smoothed = dict.fromkeys(map(self.with_smoothing, initial))
         first = self.affordable(smoothed, FIRST_SHARE * self.allowed, at_least=MIN_FIRST)
-        self.evaluate(first, on_all_folds=True)
         corrections = time_corrections(self.graph)
-        if corrections:
-            work_before = self.work
-            self.evaluate([UNCORRECTED, *corrections], on_all_folds=True)
-            self.allowed += self.work - work_before  # they do not shorten the search
+        if corrections and not {UNCORRECTED, UNCORRECTED.smoothed()} & set(first):
+            corrections.insert(0, UNCORRECTED)
+        self.allowed += sum(map(self.cost, corrections))  # they do not shorten the search
+        if self.budget is None:
+            # In one batch, so that jobs have fits to go on with.
+            self.evaluate([*first, *corrections], on_all_folds=True)
+        else:
+            self.evaluate(first, on_all_folds=True)
+            self.evaluate(corrections, on_all_folds=True)
         while batch := self.affordable(self.next_round(), self.allowed - self.work):
             self.evaluate(batch, on_all_folds=False)
 

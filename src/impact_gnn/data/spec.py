@@ -39,7 +39,7 @@ from impact_gnn.data.sources import UNNAMED, Source, Tables
 from impact_gnn.data.values import TableColumn, times
 from impact_gnn.encoding import KINDS
 from impact_gnn.graph import HOMOGENEOUS, Triple
-from impact_gnn.graph.parts import class_name
+from impact_gnn.graph.parts import class_name, edge_type
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -172,7 +172,7 @@ class Spec:
             if not table.columns:
                 continue
             source = with_row_numbers(sources[table.file])
-            kind = f"{name}_edge"
+            kind = edge_type((source_type, name, target_type))
             if kind in nodes:
                 raise InputError(
                     f"columns of the edges {name!r} become the type {kind!r}, which exists; "

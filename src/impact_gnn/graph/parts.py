@@ -279,6 +279,11 @@ class Relation:
         return there
 
 
+def edge_type(triple: Triple) -> str:
+    """Return the type with a node for every edge of a relation, which has the edges' columns."""
+    return f"{triple[1]}_edge"
+
+
 def _node_count(kind: str, where: str, arrays: Mapping[str, Any]) -> int:
     """Return `num_nodes`, or the length of the first array that has one entry per node."""
     count = arrays.get("num_nodes")

@@ -35,12 +35,12 @@ from impact_gnn import checks
 from impact_gnn._array import sorted_unique
 from impact_gnn.graph import TemporalGraph, Triple
 from impact_gnn.graph.csr import build_csr
-from impact_gnn.graph.parts import Relation
+from impact_gnn.graph.parts import Nodes, Relation, edge_type
 
 # In distinct times at which an entity had rows; for the role that all rows share, in periods.
 HALF_LIVES = (3.0, 12.0)
 SHRINKAGE = 4.0  # labels of an entity that count as much as the overall class proportions
-MOST_COLUMNS = 8  # numeric features that are aggregated: the first ones
+MOST_COLUMNS = 8  # numeric features of a type that are aggregated: the first ones
 MOST_FANOUT = 2.0  # entities per entity, on average, up to which a path of two relations is used
 # Of the running model, in squared log-odds: the variance of a strength before the first label, and
 # what every new time of the entity adds. Of the variances .1, .3 and 1, the last had the lowest
@@ -126,6 +126,11 @@ class History:
         np.minimum.at(first, period, self.timestamp)
         return first[period]
 
+    @cached_property
+    def links(self) -> Links:
+        """The pairs of all relations between rows and entities."""
+        return _links_of(self.graph)
+
     def columns(self) -> dict[str, ndarray]:
         """Return all columns by name."""
         # How long no label has been known, at least: it grows with the forecast horizon.
@@ -147,9 +152,10 @@ class History:
             proportions = self._proportions(known_to_nodes, is_class)
             for window, values in zip(WINDOWS, proportions, strict=True):
                 columns[f"{EVERYTHING}: proportion of {name}, {window}"] = values
-        links = _links_of(self.graph)
-        columns |= self._running_columns(links)
-        for role in roles_of(self.graph, links):
+        columns |= self._running_columns()
+        for name, value in self._edge_numbers.items():
+            columns[name] = value[self.nodes]
+        for role in roles_of(self.graph, self.links):
             own_columns = chain(
                 self._row_columns(role),
                 self._label_columns(role, excess),
@@ -164,10 +170,10 @@ class History:
         names = self.graph.label_names or range(self.graph.num_labels)
         return [(k, f"class {name}") for k, name in enumerate(names)][1:]
 
-    def _running_columns(self, links: Links) -> dict[str, ndarray]:
+    def _running_columns(self) -> dict[str, ndarray]:
         """Return the log-odds of the classes against the first one by the running model."""
         graph = self.graph
-        strengths, num_strengths = _strengths_of(graph, links)
+        strengths, num_strengths = _strengths_of(graph, self.links)
         variance = np.full(num_strengths, FIRST_VARIANCE)
         # Requested rows read, with their positions in the result; labelled rows write.
         position = np.arange(len(self.nodes))
@@ -213,16 +219,12 @@ class History:
             yield f"excess of {name}, last time", _mean_of_last(known)
 
     def _number_columns(self, role: Role) -> Iterator[tuple[str, ndarray]]:
-        """Yield aggregates of the first numeric features over earlier rows.
+        """Yield aggregates of numeric features over earlier rows.
 
         Without earlier rows they are those of the row's own value.
         """
-        numbers = self.graph.nodes[self.graph.target].numbers
-        if numbers is None or self.graph.x is None:
-            return
         over_rows = self._over_rows(role)
-        for column in numbers[:MOST_COLUMNS]:
-            value = np.asarray(self.graph.x[:, column], np.float64)
+        for feature, value in (self._own_numbers | self._edge_numbers).items():
             past = over_rows(value)
             has_past = past[:, COUNT] > 0
             count = np.maximum(past[:, COUNT], 1)
@@ -238,8 +240,30 @@ class History:
             for name, values in aggregates.items():
                 # The own value says "no change", where zero would look like an extreme.
                 filled = np.where(has_past, values, value[self.nodes])
-                yield f"{name} of feature {column}", filled
-            yield f"deviation of feature {column}", np.sqrt(np.maximum(variance, 0))
+                yield f"{name} of {feature}", filled
+            yield f"deviation of {feature}", np.sqrt(np.maximum(variance, 0))
+
+    @cached_property
+    def _own_numbers(self) -> dict[str, ndarray]:
+        """The first numeric features of all rows by name [N]."""
+        own = self.graph.nodes[self.graph.target]
+        return {f"feature {column}": value for column, value in _numbers_of(own)}
+
+    @cached_property
+    def _edge_numbers(self) -> dict[str, ndarray]:
+        """Means of the numeric columns of the edges of every row, by name [N]; 0 without edges."""
+        means = {}
+        size = self.graph.num_nodes
+        edge_types = list(map(edge_type, self.graph.relations))
+        for kind, by_relation in self.links.items():
+            if kind not in edge_types:
+                continue
+            for name, pairs in by_relation.items():
+                count = np.maximum(np.bincount(pairs.row, minlength=size), 1)
+                for column, value in _numbers_of(self.graph.nodes[kind]):
+                    total = np.bincount(pairs.row, value[pairs.entity], size)
+                    means[f"{name} feature {column}"] = total / count
+        return means
 
     def _proportions(self, over_labels: Aggregator, is_class: ndarray) -> ndarray:
         """Return the proportion of a class in every window [windows, n]."""
@@ -328,6 +352,13 @@ def history_names(graph: TemporalGraph) -> list[str]:
     relations = dict.fromkeys(graph.relations, Relation(nothing))
     unlinked = graph.with_parts(dict(graph.nodes), relations)
     return list(History(unlinked, nothing[0]).columns())
+
+
+def _numbers_of(part: Nodes) -> Iterator[tuple[int, ndarray]]:
+    """Yield the first numeric features of a type, with their positions."""
+    if part.x is not None and part.numbers is not None:
+        for column in part.numbers[:MOST_COLUMNS].tolist():
+            yield column, np.asarray(part.x[:, column], np.float64)
 
 
 def _links_of(graph: TemporalGraph) -> Links:
