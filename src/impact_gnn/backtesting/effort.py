@@ -80,7 +80,7 @@ MESSAGE = 4e-10  # an edge and a column of a network over the graph
 GRAPH_EPOCHS = 70
 TREE = 1e-5
 TREE_VALUE = 3e-9  # a row and a column of a tree
-TREE_PREDICTION = 3.4e-8  # a node
+TREE_PREDICTION = 1e-9  # a node
 USER_MODEL_COSTS_AS = "gcn"
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import lightgbm
 import numpy as np
 from numpy import ndarray
+from scipy.special import softmax
 
 from impact_gnn.checks import InputError
 from impact_gnn.engines.hop import position_blocks
 from impact_gnn.estimators.head import Head, matrix
+from impact_gnn.estimators.tree_scores import MAX_LEAVES, TreeScores
 from impact_gnn.nn import Lesson, Task
 from impact_gnn.statistics import sample_rows
 
@@ -90,21 +93,27 @@ class TreesHead(Head):
         self.valid_score = self.validation_score(task, lesson, valid)
 
     def probabilities(self, task: Task, rows: ndarray) -> ndarray:
-        assert self.booster is not None
         result = np.empty((len(rows), self.shape.num_labels), np.float32)
         for block in position_blocks(len(rows)):  # hops may be in files, and larger than memory
-            x = matrix(task, rows[block])
-            result[block] = self.booster.predict(x, num_threads=1)
+            scores = self.tree_scores(matrix(task, rows[block]), self.shape.num_labels)
+            result[block] = softmax(scores, axis=1)
         return result
 
     def arrays(self) -> dict[str, ndarray]:
-        assert self.booster is not None
-        text = self.booster.model_to_string(num_iteration=self.rounds)
-        return {"trees": np.frombuffer(text.encode(), np.uint8)}
+        return {"trees": np.frombuffer(self._model_text().encode(), np.uint8)}
 
     def restore(self, arrays: Mapping[str, ndarray]) -> None:
         text = arrays["trees"].tobytes().decode()
         self.booster = lightgbm.Booster(model_str=text)
+
+    @cached_property
+    def tree_scores(self) -> TreeScores:
+        """The trees of the chosen rounds, for predictions."""
+        return TreeScores.of(self._model_text())
+
+    def _model_text(self) -> str:
+        assert self.booster is not None
+        return self.booster.model_to_string(num_iteration=self.rounds)
 
     def _parameters(self, rounds: int, num_rows: int) -> dict[str, Any]:
         return {
@@ -112,7 +121,7 @@ class TreesHead(Head):
             "num_class": self.shape.num_labels,
             "verbosity": -1,
             "learning_rate": min(0.3, LEARNING_RATE * math.sqrt(MOST_ROUNDS / rounds)),
-            "num_leaves": 8,  # larger trees fit the past better, and later periods worse
+            "num_leaves": MAX_LEAVES,  # larger trees fit the past better, and later periods worse
             "max_bin": 63,
             "min_data_in_leaf": min(20, max(2, num_rows // 50)),
             "lambda_l2": 1.0,

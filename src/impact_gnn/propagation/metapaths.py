@@ -355,17 +355,19 @@ def along_ends(
     sums = {path: engine.empty(shape, dtype) for path in walk.paths}
     # Σ_r left[t_v, r] · (P · (right[r, t_u]·x_u))_v
     for r in range(len(right)):
-        # A product of zeros adds nothing, and a propagation costs much.
-        if not left[:, r].any() or not right[r].any():
-            continue
-        # left[t_v, r] of every target node, [N].
+        # left[t_v, r] of every target node [N], and the nodes where it adds something.
         factor = left[graph.period, r].astype(dtype)
+        nodes = np.flatnonzero(factor)
+        # A propagation costs much.
+        if not len(nodes) or not right[r].any():
+            continue
         # Files of a summand are removed before the next one is computed.
         scratch = engine.child(f"ends-{r}")
         summand = weighted(x, right[r][source_period], dtype)
-        for path, hop in walk.hops(summand, engine=scratch, dtype=dtype):
-            for rows, total in blocks_of(sums[path]):
-                total += factor[rows, None] * hop.rows(rows)
+        for path, hop in walk.hops(summand, rows=nodes, engine=scratch, dtype=dtype):
+            for rows in position_blocks(len(nodes)):
+                sums[path][nodes[rows]] += factor[nodes[rows], None] * hop.rows(rows)
+                _native.release(sums[path])
         scratch.clear()
     # Divided by Σ_w Ω[t_v, t_w]·P_vw, in float64.
     hops = {}
@@ -414,10 +416,11 @@ def factors(table: ndarray) -> tuple[ndarray, ndarray]:
         >>> right.shape
         (6, 10)
     """
-    # Tables of methods have few distinct rows or columns: take the fewer.
+    # Tables of methods have few distinct rows or columns: take the fewer, or rows, for which
+    # every target node is in one summand only.
     columns, column_index = np.unique(table, axis=1, return_inverse=True)
     rows, row_index = np.unique(table, axis=0, return_inverse=True)
-    if columns.shape[1] <= len(rows):
+    if columns.shape[1] < len(rows):
         # Column s of the identity's columns selects the distinct column that s equals.
         selection = np.eye(columns.shape[1])
         return columns, selection[:, column_index.reshape(-1)]
