@@ -278,7 +278,8 @@ def risk(
 @app.command()
 def leaderboard(
     names: Annotated[
-        list[str] | None, typer.Argument(help="By default all graphs that are there.")
+        list[str] | None,
+        typer.Argument(help="By default all graphs that are there; aan@1 is a past window of aan."),
     ] = None,
     root: Annotated[Path, typer.Option(help="Folder of graphs.")] = Path("../shared/data"),
     seeds: Seeds = 1,

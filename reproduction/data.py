@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import impact_gnn as ig
+from impact_gnn.backtesting.folds import windows
 from reproduction.event_tables import EVENT_TABLES
 
 CUTOFFS: Mapping[str, int] = {
@@ -70,7 +71,14 @@ def at_hand(names: Sequence[str], root: Path | None) -> list[str]:
 
 
 def with_cutoff(name: str, root: Path) -> tuple[ig.TemporalGraph, int]:
-    """A graph that `found` names; a graph that is not known tells its cutoff itself."""
+    """A graph that `available` names; a graph that is not known tells its cutoff itself.
+
+    "aan@1" is the graph at the end of its last window of labels before the cutoff, and the first
+    period of that window; "aan@2" is that of the window before. Choices are compared on them.
+    """
+    name, _, number = name.partition("@")
+    if number:
+        return _past_window(*with_cutoff(name, root), number)
     if name in EVENT_TABLES:
         table = EVENT_TABLES[name]
         graph = table.read(root / "tables" / table.folder)
@@ -78,6 +86,17 @@ def with_cutoff(name: str, root: Path) -> tuple[ig.TemporalGraph, int]:
     graph = load(name, root) if path_of(name, root).is_file() else ig.load(root / name)
     cutoff = {**CUTOFFS, **FURTHER_CUTOFFS}.get(name)
     return graph, graph.infer_cutoff() if cutoff is None else cutoff
+
+
+def _past_window(graph: ig.TemporalGraph, cutoff: int, number: str) -> tuple[ig.TemporalGraph, int]:
+    """The graph at the end of a past window, the newest being 1, and where that window begins."""
+    if not number.isdecimal() or int(number) < 1:
+        raise ig.InputError(f"@{number} names no past window; @1 is the newest.")
+    past = windows(graph.masked(cutoff), int(number))
+    if len(past) < int(number):
+        raise ig.InputError(f"@{number} lies too far back: there are {len(past)} past windows.")
+    window = past[0]
+    return graph.upto(window.last), window.first
 
 
 def aan_with_authors(name: str, root: Path) -> ig.TemporalGraph:

@@ -254,7 +254,10 @@ def leaderboard(
     ]
     tasks = []
     notes: list[str] = []
-    for name in [checks.choice("graph", name, there) for name in names or there]:
+    chosen = names or there
+    for name in chosen:
+        checks.choice("graph", name.partition("@")[0], there)
+    for name in chosen:
         tasks += _tasks(name, root, out, methods=methods, seeds=seeds, notes=notes)
     if not tasks:
         raise InputError(f"{root} contains no graph with labels for scoring: {' '.join(notes)}")

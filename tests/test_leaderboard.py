@@ -258,6 +258,13 @@ def test_every_real_graph_has_a_cutoff(tmp_path):
     one_type().save(tmp_path / "mine")
     assert data.available(tmp_path) == ["mine"]
     assert data.with_cutoff("mine", tmp_path)[1] == CUTOFF
+    # A past window: its labels are scored, and nothing later exists.
+    past, cutoff = data.with_cutoff("mine@2", tmp_path)
+    assert (cutoff, past.times[-1]) == (CUTOFF - 2, CUTOFF - 2)
+    with pytest.raises(InputError, match="@9 lies too far back: there are 3 past windows"):
+        data.with_cutoff("mine@9", tmp_path)
+    with pytest.raises(InputError, match="@1 is the newest"):
+        data.with_cutoff("mine@0", tmp_path)
     with pytest.raises(InputError, match="baseline='none' is not valid"):
         leaderboard.leaderboard(tmp_path, root=tmp_path, baselines=["none"])
 

@@ -153,9 +153,7 @@ class EnsembleSelection:
             reason = SelectionReason.OUT_OF_TIME if out_of_time else SelectionReason.NONE_TRIED
             return Selection(BASELINE_ALONE, reason, metric=self.metric)
         ensemble = self.select_members(self.holdouts)
-        # Of every holdout: the gain and its standard error [holdouts, 2].
-        gains = np.array([self.gain_on(k) for k in range(len(self.holdouts))])
-        gain = combined(*gains.T)
+        gain = self.score_difference(self.calibrated_out_of_fold, self.calibrated_baseline)
         if ensemble == BASELINE_ALONE or self.is_no_better(gain):
             return Selection(
                 ensemble=BASELINE_ALONE,
@@ -226,13 +224,16 @@ class EnsembleSelection:
         members = tuple(Member(candidates[c], float(weights[c])) for c in selected)
         return EnsembleSpec(members), np.array(losses)
 
-    def gain_on(self, k: int) -> tuple[float, float]:
-        """Score minus the baseline's on a holdout that did not select, and its standard error.
-
-        The score is that of the ensemble which the other holdouts select.
-        """
-        ours = self.per_node_score(k, self.calibrated_out_of_fold[k])
-        return mean_and_error(ours, self.per_node_score(k, self.calibrated_baseline[k]))
+    def score_difference(
+        self, folds: Sequence[CalibratedFold], others: Sequence[CalibratedFold]
+    ) -> Estimate:
+        """The score of predictions for all holdouts minus that of others, combined."""
+        # Of every holdout: the difference and its standard error [holdouts, 2].
+        differences = [
+            mean_and_error(self.per_node_score(k, fold), self.per_node_score(k, other))
+            for k, (fold, other) in enumerate(zip(folds, others, strict=True))
+        ]
+        return combined(*np.array(differences).T)
 
     def is_no_better(self, gain: Estimate) -> bool:
         """Whether ensembles gain nothing on holdouts that did not select them.
@@ -267,22 +268,23 @@ class EnsembleSelection:
         return log_loss(true_class, self.graph.num_labels)
 
     def prior_is_better(self, ensemble: EnsembleSpec) -> bool:
-        """Whether forecast class proportions have a clearly lower loss, and no lower score."""
+        """Whether forecast class proportions have a clearly lower loss.
+
+        Their score must not be lower in the newest holdout: a forecast that failed long ago, before
+        the proportions began to drift, says little.
+        """
         ours = self.calibrated_folds(ensemble)
         prior = self.calibrated_folds(PRIOR_ALONE)
         if self.overall_loss(prior) > (1 - CLEAR_GAIN) * self.overall_loss(ours):
             return False
-        return self.overall_score(ours) <= self.overall_score(prior)
+        newest = len(self.holdouts) - 1
+        score = self.per_node_score(newest, ours[newest]).mean()
+        return bool(score <= self.per_node_score(newest, prior[newest]).mean())
 
     def overall_loss(self, folds: Sequence[CalibratedFold]) -> float:
         """Log-loss on nodes whose classes could be learned, over all holdouts."""
         losses = [self.learnable_loss(k, fold.probabilities) for k, fold in enumerate(folds)]
         return mean_fold_loss(losses, self.holdout_weights)
-
-    def overall_score(self, folds: Sequence[CalibratedFold]) -> float:
-        """The metric over all folds."""
-        scores = [self.per_node_score(k, fold).mean() for k, fold in enumerate(folds)]
-        return float(np.dot(self.holdout_weights, scores))
 
     # -- predictions without the fold that they are scored on
 
