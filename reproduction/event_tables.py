@@ -1,6 +1,7 @@
 """Raw relational tables as graphs: F1 results with their foreign keys, NBER papers with authors.
 
-A row may read what was known before its own event; columns of the event itself are left out.
+A row may read what was known before its own event; columns of the event itself are outcomes, of
+which `history` reads those of earlier rows, or are left out.
 `python -m reproduction.event_tables` compares history features with and without running models.
 """
 
@@ -17,20 +18,20 @@ from impact_gnn.propagation.history import history_columns, history_names
 from impact_gnn.statistics import paired
 
 FINISHED = r"Finished|Lapped|\+\d+ Laps?"
-NOT_KNOWN_BEFORE_THE_START = [
-    "position",
-    "positionText",
-    "positionOrder",
-    "points",
-    "laps",
-    "time",
-    "milliseconds",
-    "fastestLap",
-    "rank",
-    "fastestLapTime",
-    "fastestLapSpeed",
-    "statusId",
-]
+KNOWN_AFTER_THE_RACE = {
+    "position": "outcome",
+    "positionText": "ignore",
+    "positionOrder": "outcome",
+    "points": "outcome",
+    "laps": "outcome",
+    "time": "ignore",
+    "milliseconds": "outcome",
+    "fastestLap": "outcome",
+    "rank": "outcome",
+    "fastestLapTime": "ignore",
+    "fastestLapSpeed": "outcome",
+    "statusId": "ignore",
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,6 @@ def f1(folder: Path, since: str = "1900", cutoff: str = "2016-01-01") -> ig.Temp
     results = table("results").merge(races[["raceId", "date", "round"]], on="raceId")
     status = results["statusId"].map(table("status").set_index("statusId")["status"])
     results["dnf"] = (~status.str.fullmatch(FINISHED)).map({True: "dnf", False: "finished"})
-    results = results.drop(columns=NOT_KNOWN_BEFORE_THE_START)
     qualifying = table("qualifying")[["raceId", "driverId", "position"]]
     qualifying = qualifying.rename(columns={"position": "qualified"})
     results = results.merge(qualifying, on=["raceId", "driverId"], how="left")
@@ -79,6 +79,7 @@ def f1(folder: Path, since: str = "1900", cutoff: str = "2016-01-01") -> ig.Temp
         id={kind: f"{kind}Id" for kind in nodes},
         time={"result": "date"},
         label="dnf",
+        columns={"result": KNOWN_AFTER_THE_RACE},
         edge_source={triple: f"{triple[0]}Id" for triple in edges},
         edge_target={triple: f"{triple[2]}Id" for triple in edges},
         period="year",

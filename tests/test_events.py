@@ -385,7 +385,7 @@ def test_history_aggregates_the_columns_of_edges():
         earlier = [
             own[u] for u in range(120) if view.time[u] < view.time[v] for _ in shops[u] & shops[v]
         ]
-        mean = columns[f"order-at-shop: mean of {feature}"][v]
+        mean = columns[f"order-at-shop: mean of {feature}, whole past"][v]
         assert mean == pytest.approx(np.mean(earlier or [own[v]]), rel=1e-5, abs=1e-6)
 
 

@@ -33,6 +33,7 @@ AWAY = ("team", "away", "match")
 PLAYED_IN = ("match", "played_in", "ground")
 LIES_IN = ("ground", "lies_in", "town")
 SEQUEL = ("match", "follows", "match")
+TRAINS = ("team", "does", "training")
 
 
 def events(seed=0, num_matches=90, label_delay=0.0, **changes):
@@ -45,6 +46,7 @@ def events(seed=0, num_matches=90, label_delay=0.0, **changes):
     sequel = rng.integers(0, num_matches, (2, 150))
     ground = rng.integers(0, 6, num_matches)
     moved = rng.integers(0, num_matches, 10)  # matches in two grounds
+    trained = np.sort(rng.integers(0, 7, 60))
     played_in = np.hstack([[match, ground], [moved, (ground[moved] + 1) % 6]])
     edges = {
         HOME: {"edge_index": np.stack([rng.integers(0, 8, num_matches), match])},
@@ -55,6 +57,10 @@ def events(seed=0, num_matches=90, label_delay=0.0, **changes):
         PLAYED_IN: {"edge_index": played_in},
         LIES_IN: {"edge_index": np.array([range(6), [0, 0, 1, 1, 2, 2]])},
         SEQUEL: {"edge_index": sequel, "time": time[sequel].max(0)},
+        TRAINS: {
+            "edge_index": np.stack([rng.integers(0, 8, 60), np.arange(60)]),
+            "time": trained + (rng.random(60) < 0.1),  # some are newer than their training
+        },
     }
     parts = {
         "match": {
@@ -66,6 +72,11 @@ def events(seed=0, num_matches=90, label_delay=0.0, **changes):
         "team": {"num_nodes": 8},
         "ground": {"num_nodes": 6},
         "town": {"num_nodes": 3},
+        "training": {
+            "x": rng.normal(size=(60, 1)),
+            "time": trained,
+            "timestamp": 10.0 * trained + rng.integers(0, 4, 60),
+        },
     }
     parts["match"] |= changes
     return ig.TemporalGraph.hetero(
@@ -73,8 +84,17 @@ def events(seed=0, num_matches=90, label_delay=0.0, **changes):
     )
 
 
+def with_outcomes(graph, seed=0):
+    """The graph with a column that is known after the match, and not of every match."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(graph.num_nodes, 1)).astype(np.float32)
+    values[rng.random(graph.num_nodes) < 0.2] = np.nan
+    part = replace(graph.nodes["match"], outcomes=values)
+    return graph.with_parts(dict(graph.nodes) | {"match": part}, dict(graph.relations))
+
+
 def view_of(graph, cutoff=CUTOFF):
-    return graph.encoded().masked(cutoff)
+    return with_outcomes(graph.encoded()).masked(cutoff)
 
 
 def columns_of(view, nodes=None):
@@ -105,6 +125,7 @@ def links(view):
     after, before = entities(SEQUEL, 0), entities(SEQUEL, 1)
     near = {v: {u for u in after[v] | before[v] if time[u] <= time[v]} for v in rows}
     names = {triple: "-".join(triple) for triple in view.relations}
+    nothing = {v: set() for v in rows}
     return {
         names[HOME]: (home, home),
         f"{names[HOME]}, earlier {names[AWAY]}": (home, away),
@@ -113,6 +134,8 @@ def links(view):
         names[PLAYED_IN]: (ground, ground),
         f"{names[PLAYED_IN]}, {names[LIES_IN]}": (town, town),
         names[SEQUEL]: (near, {v: {v} for v in rows}),
+        # Too many trainings of a team: these paths lead nowhere.
+        **{f"{names[triple]}, {names[TRAINS]}": (nothing, nothing) for triple in (HOME, AWAY)},
     }
 
 
@@ -221,34 +244,116 @@ def naive(view):
             result[f"all rows: proportion of class {k}, {window}"] = values
     for role, (reads, writes) in links(view).items():
         for v in rows:
-            one = {}
-            earlier = writes_before(view, writes, reads[v], before=stamp[v], labelled=False)
-            known = writes_before(view, writes, reads[v], before=label_time[v], labelled=True)
-            times = [stamp[u] for u, _ in earlier]
-            one["log earlier rows"] = np.log1p(len(earlier))
-            one["log time since the last row"] = span(stamp[v], max(times, default=None))
-            one["log time since the first row"] = span(stamp[v], min(times, default=None))
-            one["log known labels"] = np.log1p(len(known))
-            newest = max((stamp[u] for u, _ in known), default=None)
-            one["log time since the last known label"] = span(stamp[v], newest)
-            for k, values in excess.items():
-                sums = [(sum(values[u] for u, _ in known), len(known))]
-                sums += [decayed(known, values, stamp, h) for h in HALF_LIVES]
-                for window, (total, weight) in zip(windows, sums, strict=True):
-                    one[f"excess of class {k}, {window}"] = total / (weight + SHRINKAGE)
-                one[f"excess of class {k}, last time"] = last_mean(known, values, stamp)
-            for column in range(2):
-                x = view.x[:, column].astype(float)
-                values = [x[u] for u, _ in earlier] or [x[v]]
-                one[f"mean of feature {column}"] = np.mean(values)
-                one[f"least of feature {column}"] = min(values)
-                one[f"largest of feature {column}"] = max(values)
-                last = last_mean(earlier or [(v, 0)], x, stamp)
-                one[f"last of feature {column}"] = last
-                one[f"deviation of feature {column}"] = np.std(values)
+            one = naive_row(
+                view, v, everyone, excess, label_time=label_time[v], wanted=reads[v], writes=writes
+            )
             for name, value in one.items():
                 result.setdefault(f"{role}: {name}", []).append(value)
+    for role, (reads, writes) in training_links(view).items():
+        for v in rows:
+            for name, value in naive_trainings(view, reads[v], writes, v).items():
+                result.setdefault(f"{role}: {name}", []).append(value)
     return result
+
+
+def naive_row(view, v, everyone, excess, *, label_time, wanted, writes):
+    """The columns of one row in one role, which reads the entities `wanted`."""
+    stamp = view.timestamp
+    windows = ["whole past", *(f"half-life {h:g}" for h in HALF_LIVES)]
+    one = {}
+    earlier = writes_before(view, writes, wanted, before=stamp[v], labelled=False)
+    known = writes_before(view, writes, wanted, before=label_time, labelled=True)
+    times = [stamp[u] for u, _ in earlier]
+    ones = np.ones(view.num_nodes)
+    counts = [len(earlier), *(decayed(earlier, ones, stamp, h)[1] for h in HALF_LIVES)]
+    for window, count in zip(windows, counts, strict=True):
+        one[f"log earlier rows, {window}"] = np.log1p(count)
+    one["log time since the last row"] = span(stamp[v], max(times, default=None))
+    one["log time since the first row"] = span(stamp[v], min(times, default=None))
+    one["log known labels"] = np.log1p(len(known))
+    newest = max((stamp[u] for u, _ in known), default=None)
+    one["log time since the last known label"] = span(stamp[v], newest)
+    for k, values in excess.items():
+        sums = [(sum(values[u] for u, _ in known), len(known))]
+        sums += [decayed(known, values, stamp, h) for h in HALF_LIVES]
+        for window, (total, weight) in zip(windows, sums, strict=True):
+            one[f"excess of class {k}, {window}"] = total / (weight + SHRINKAGE)
+        one[f"excess of class {k}, last time"] = last_mean(known, values, stamp)
+    for column in range(2):
+        x = view.x[:, column].astype(float)
+        one |= aggregates(f"feature {column}", earlier, x, stamp, x[v])
+    points = view.target_nodes.outcomes[:, 0].astype(float)
+    scored = ~np.isnan(points)
+    usual = recent_mean(known_rows(view, everyone, {0}, label_time, scored), points, view)
+    past = known_rows(view, writes, wanted, label_time, scored)
+    one |= aggregates("outcome 0", past, points, stamp, usual)
+    return one
+
+
+def aggregates(name, pairs, value, clock, otherwise):
+    """What earlier values say; `otherwise` without any."""
+    values = [value[u] for u, _ in pairs] or [otherwise]
+    means = dict.fromkeys(HALF_LIVES, otherwise)
+    last = otherwise
+    if pairs:
+        sums = {half_life: decayed(pairs, value, clock, half_life) for half_life in HALF_LIVES}
+        means = {half_life: total / weight for half_life, (total, weight) in sums.items()}
+        last = last_mean(pairs, value, clock)
+    return {
+        f"least of {name}": min(values),
+        f"largest of {name}": max(values),
+        f"last of {name}": last,
+        f"deviation of {name}": np.std(values),
+        f"mean of {name}, whole past": np.mean(values),
+        **{f"mean of {name}, half-life {h:g}": mean for h, mean in means.items()},
+    }
+
+
+def known_rows(view, writes, wanted, before, mask):
+    """The pairs (row, entity) of some entities whose outcome was known before a time."""
+    known_at = view.timestamp + view.label_delay
+    rows = np.flatnonzero(mask & (known_at < before))
+    return [(u, e) for u in rows for e in writes[u] & wanted]
+
+
+def recent_mean(pairs, value, part, half_life=HALF_LIVES[0]):
+    """The mean over all rows, of which older periods count less; 0 without any."""
+    total, weight = decayed(pairs, value, part.time, half_life)
+    return total / (weight or 1.0)
+
+
+def training_links(view):
+    """By role: the teams of a match, and the team of every training that was linked in time."""
+    part, relation = view.nodes["training"], view.relations[TRAINS]
+    team = {training: set() for training in range(part.num_nodes)}
+    for k, (entity, training) in enumerate(relation.edge_index.T.tolist()):
+        if relation.time[k] <= part.time[training]:
+            team[training].add(entity)
+    roles = links(view)
+    return {
+        f"{name}, earlier {'-'.join(TRAINS)}": (roles[name][0], team)
+        for name in ("-".join(HOME), "-".join(AWAY))
+    }
+
+
+def naive_trainings(view, teams, team_of, v):
+    """Columns of a match: what the trainings of its teams before it say."""
+    part, now = view.nodes["training"], view.timestamp[v]
+    before = np.flatnonzero(part.timestamp < now)
+    pairs = [(u, e) for u in before for e in team_of[u] & teams]
+    times = [part.timestamp[u] for u, _ in pairs]
+    ones = np.ones(part.num_nodes)
+    counts = [len(pairs), *(decayed(pairs, ones, part.timestamp, h)[1] for h in HALF_LIVES)]
+    windows = ["whole past", *(f"half-life {h:g}" for h in HALF_LIVES)]
+    columns = {
+        f"log earlier rows, {window}": np.log1p(count)
+        for window, count in zip(windows, counts, strict=True)
+    }
+    columns["log time since the last row"] = span(now, max(times, default=None))
+    columns["log time since the first row"] = span(now, min(times, default=None))
+    x = part.x[:, 0].astype(float)
+    usual = recent_mean([(u, 0) for u in before], x, part)
+    return columns | aggregates("feature 0", pairs, x, part.timestamp, usual)
 
 
 @pytest.mark.parametrize(("seed", "delay"), [(0, 0.0), (1, 0.0), (2, 9.0)])
@@ -273,8 +378,11 @@ def changed_rows(view, rows, seed=1):
     """The view with other features, labels and edges of some rows."""
     rng = np.random.default_rng(seed)
     part = view.nodes["match"]
-    x, y = np.array(part.x), np.array(part.y)
+    x, y, outcomes = (np.array(values) for values in (part.x, part.y, part.outcomes))
     x[rows] = rng.normal(size=(len(rows), 2))
+    outcomes[rows] = np.where(
+        view.time[rows, None] < view.cutoff, rng.random((len(rows), 1)), np.nan
+    )
     y[rows] = np.where(view.time[rows] < view.cutoff, rng.integers(0, 3, len(rows)), -1)
     relations = dict(view.relations)
     for triple, end in ((HOME, 1), (AWAY, 1), (PLAYED_IN, 0)):
@@ -283,7 +391,7 @@ def changed_rows(view, rows, seed=1):
         moved = np.isin(index[end], rows)
         index[1 - end, moved] = rng.integers(0, 6, moved.sum())
         relations[triple] = replace(relation, edge_index=index)
-    nodes = dict(view.nodes) | {"match": replace(part, features=x, y=y)}
+    nodes = dict(view.nodes) | {"match": replace(part, features=x, y=y, outcomes=outcomes)}
     return view.with_parts(nodes, relations)
 
 
@@ -389,7 +497,7 @@ def test_a_path_that_fans_out_has_empty_columns():
     view = view_of(graph.with_parts(dict(graph.nodes), relations))
     assert history_names(view) == history_names(view_of(graph))
     assert not columns_of(view)[
-        "match-played_in-ground, ground-lies_in-town: log earlier rows"
+        "match-played_in-ground, ground-lies_in-town: log earlier rows, whole past"
     ].any()
 
 

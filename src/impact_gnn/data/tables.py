@@ -46,7 +46,7 @@ from impact_gnn.data.values import (
 )
 from impact_gnn.encoding import Columns
 from impact_gnn.encoding.encoder import MICROSECONDS_PER_DAY
-from impact_gnn.encoding.kinds import is_text, looks_like_numbers, parsed_numbers
+from impact_gnn.encoding.kinds import OUTCOME, is_text, looks_like_numbers, parsed_numbers
 from impact_gnn.encoding.moments import one_array
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
@@ -123,7 +123,8 @@ def from_tables(
             - `unknown_label`: A label, or a list of labels, that means that the class is not known.
               −1 is a class like any other, unless it is named here.
             - `columns`: Kinds of feature columns that should not be guessed: "number", "category",
-              "text", "date", "vector", "ignore". With several types a mapping by type.
+              "text", "date", "vector", "outcome" (known only after the event), "ignore". With
+              several types a mapping by type.
             - `edge_source`: Column of an edge's source; several relations take a mapping by
               relation here and below.
             - `edge_target`, `edge_weight`, `edge_time`: Columns of its target, weight and time.
@@ -351,6 +352,7 @@ def build(
         if node_table.values_of:
             source = distinct_values(source, node_table.values_of)
         nodes[kind] = NodeRows.read(source, node_table, matrix, path)
+    _refuse_outcomes_of_others(spec)
     main = nodes[spec.target]
     if main.time is None:
         raise InputError(f"{main.name} has no time column; set it with time=... or in graph.toml.")
@@ -393,6 +395,15 @@ def build(
     graph, misfit_notes = _with_kinds(graph, list(nodes.values()), cutoff)
     notes = [note for table in tables for note in table.notes]
     return Reading(graph, [*notes, *unused, *time_notes, *misfit_notes], spec)
+
+
+def _refuse_outcomes_of_others(spec: Spec) -> None:
+    for kind, table in spec.nodes.items():
+        if kind != spec.target and OUTCOME in table.columns.values():
+            raise InputError(
+                f"{table.file} has columns of the kind {OUTCOME!r}, which only the type to "
+                f"classify, {spec.target!r}, may have; choose another kind or 'ignore'."
+            )
 
 
 def _assign_periods(

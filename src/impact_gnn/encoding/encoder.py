@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy import ndarray
+from pyarrow import types
 
 from impact_gnn import _files, _native
 from impact_gnn._codec import decode, encode
@@ -29,12 +30,15 @@ from impact_gnn.checks import InputError, listing
 from impact_gnn.encoding.columns import Block, Columns
 from impact_gnn.encoding.kinds import (
     MISSING,
+    OUTCOME,
     dates,
     is_list,
+    is_number,
     number_name,
     numbers,
     retyped,
     texts,
+    typed,
     value_name,
     vectors,
 )
@@ -54,6 +58,7 @@ ONE_HOT = 40  # values of a category that get a column each; with more, all are 
 BUCKETS = 64  # columns of a hashed category
 WORDS = 1 << 14  # hashed words of a text
 DIRECTIONS = 64  # columns of a text
+OUTCOME_VALUES = 8  # values of an outcome that is no number, at most
 LOOK = 2_000  # rows that show whether a column is informative
 TEXTS = 20_000  # texts that the directions are learned from at most
 LARGE = 1 << 26  # bytes of features from which they may be stored in a file
@@ -459,6 +464,8 @@ PARTS = {part.kind: part for part in PART_CLASSES}
 class Encoder:
     """The encodings of columns by name, and the columns that are dropped, with the reason.
 
+    `outcomes` encodes the columns that are known after the event only, which are no features.
+
     Examples:
         >>> colours = ["red", "blue", "red", "red"]
         >>> table = pa.table({"age": [20, 30, None, 50], "colour": colours, "one": [1, 1, 1, 1]})
@@ -472,6 +479,7 @@ class Encoder:
 
     parts: tuple[Part, ...]
     dropped: dict[str, str]
+    outcomes: Encoder | None = None
 
     @classmethod
     @_native.one_thread
@@ -479,13 +487,20 @@ class Encoder:
         """Learn from the known rows of `columns`, and from nothing else."""
         sample = columns.sample(SAMPLE)
         parts: list[Part] = []
+        outcomes: list[Part] = []
         dropped: dict[str, str] = {}
         for name, kind in columns.kinds.items():
             try:
-                parts.append(PARTS[kind].fit(name, sample))
+                if kind == OUTCOME:
+                    outcomes.append(_outcome(name, sample))
+                else:
+                    parts.append(PARTS[kind].fit(name, sample))
             except Dropped as reason:
                 dropped[name] = str(reason)
-        return cls(tuple(parts), dropped)
+        encoder = cls(tuple(parts), dropped)
+        if not outcomes:
+            return encoder
+        return replace(encoder, outcomes=cls(tuple(outcomes), {}))
 
     @classmethod
     def of_matrix(cls, x: ndarray, known: ndarray | None) -> Encoder:
@@ -546,6 +561,8 @@ class Encoder:
     def new(self, columns: Columns) -> list[str]:
         """Return columns that are unknown to the encoder."""
         known = {part.name for part in self.parts} | self.dropped.keys()
+        if self.outcomes is not None:
+            known |= {part.name for part in self.outcomes.parts}
         return [name for name in columns.kinds if name not in known]
 
     def silent(self, columns: Columns) -> list[str]:
@@ -565,7 +582,11 @@ class Encoder:
                 if not isinstance(value, ndarray):
                     entry[name] = encode(value)
             parts.append(entry)
-        return {"parts": parts, "dropped": self.dropped}
+        content: dict[str, Any] = {"parts": parts, "dropped": self.dropped}
+        if self.outcomes is not None:
+            # Numbers and categories of few values have no arrays.
+            content[OUTCOME] = self.outcomes.content()
+        return content
 
     def arrays(self) -> dict[str, ndarray]:
         arrays = {}
@@ -590,7 +611,21 @@ class Encoder:
                     values[name] = decode(hints[name], value, name)
             parts.append(part_class(**values))
         dropped = decode(dict[str, str], content["dropped"], "dropped")
-        return cls(tuple(parts), dropped)
+        outcomes = None
+        if OUTCOME in content:
+            outcomes = cls.restored(content[OUTCOME], {})
+        return cls(tuple(parts), dropped, outcomes)
+
+
+def _outcome(name: str, sample: Block) -> Part:
+    """Learn an outcome: a number, or one of a few values."""
+    kind = typed(sample.column(name)).type
+    if is_number(kind) or types.is_boolean(kind):
+        return Number.fit(name, sample)
+    category = Category.fit(name, sample)
+    if category.hashed or len(category.values) > OUTCOME_VALUES:
+        raise Dropped(f"an outcome is a number or one of at most {OUTCOME_VALUES} values")
+    return category
 
 
 def new_features(shape: tuple[int, int], *, in_file: bool = False) -> ndarray:

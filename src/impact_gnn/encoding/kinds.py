@@ -21,8 +21,12 @@ from impact_gnn.encoding.moments import (
     parse,
 )
 
-KINDS = ("number", "category", "text", "date", "vector", "ignore")
-"""A number or truth value, one of a few values, words, a date, a list of numbers, nothing."""
+OUTCOME = "outcome"
+KINDS = ("number", "category", "text", "date", "vector", OUTCOME, "ignore")
+"""A number or truth value, one of a few values, words, a date, a list of numbers, nothing.
+
+An outcome, such as points or a position, is known only after the event: `history` alone reads it.
+"""
 
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "null", "NULL", r"\N")
 """Text that means missing, in a file and in a category."""

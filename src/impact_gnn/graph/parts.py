@@ -44,9 +44,12 @@ class Nodes:
     timestamp: ndarray | None = None
     # positions of the encoded features that are numbers, not categories or words
     numbers: ndarray | None = None
+    # encoded columns [n, outcomes] that are known after the event only; NaN where not known yet
+    outcomes: ndarray | None = None
 
     def __post_init__(self) -> None:
-        _make_read_only(self, ["features", "y", "time", "ids", "timestamp", "numbers"])
+        arrays = ["features", "y", "time", "ids", "timestamp", "numbers", "outcomes"]
+        _make_read_only(self, arrays)
 
     @classmethod
     def checked(
@@ -134,7 +137,7 @@ class Nodes:
             return self
         fitted = encoder or self.encoder
         assert fitted is not None
-        x = None
+        x = outcomes = None
         if not isinstance(self.features, Columns):
             x = fitted.matrix(self.features)
         elif encoder is None:
@@ -142,7 +145,17 @@ class Nodes:
             x = self.x
         elif fitted.parts:
             x = fitted.encode(self.features)
-        return replace(self, features=x, ready=True, numbers=fitted.number_positions)
+        if isinstance(self.features, Columns) and fitted.outcomes is not None:
+            outcomes = fitted.outcomes.encode(self.features)
+            if self.known is not None:
+                outcomes[~self.known] = np.nan
+        return replace(
+            self,
+            features=x,
+            ready=True,
+            numbers=fitted.number_positions,
+            outcomes=outcomes,
+        )
 
     def take(self, keep: ndarray) -> Nodes:
         """The nodes at positions `keep`, remembering where they came from in `ids`."""
@@ -153,7 +166,7 @@ class Nodes:
             features = features[keep]
         # Without names, positions in the larger graph are the names.
         parts: dict[str, Any] = {"ids": keep if self.ids is None else self.ids[keep]}
-        for name in ("y", "time", "known", "timestamp"):
+        for name in ("y", "time", "known", "timestamp", "outcomes"):
             values = getattr(self, name)
             if values is not None:
                 parts[name] = values[keep]
@@ -168,15 +181,21 @@ class Nodes:
         return number
 
     def masked(self, cutoff: int, known: ndarray | None) -> Nodes:
-        """The same without labels from the cutoff on; `known` rows fit the encoder (None: all)."""
+        """The same without labels and outcomes from the cutoff on.
+
+        `known` rows fit the encoder (None: all).
+        """
         y = self.y
+        outcomes = self.outcomes
         features = self.features
+        # The one place where labels are hidden; everything downstream reads these arrays.
         if y is not None and self.time is not None:
-            # The one place where labels are hidden; everything downstream reads this array.
             y = np.where(self.time < cutoff, y, -1)
+        if outcomes is not None and self.time is not None:
+            outcomes = np.where((self.time < cutoff)[:, None], outcomes, np.float32(np.nan))
         if isinstance(features, Columns):
             features = features.before(known)
-        return replace(self, y=y, known=known, features=features)
+        return replace(self, y=y, known=known, features=features, outcomes=outcomes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -288,7 +288,11 @@ class TemporalGraph:
 
     @cached_property
     def has_entity_history(self) -> bool:
-        """Whether most entities of some type have `SEVERAL` target nodes, of different times."""
+        """Whether most entities of some type have `SEVERAL` target nodes, of different times.
+
+        Where every node has one such entity, as in a table with a key, an entity counts by its
+        nodes: a few entities may have most of them.
+        """
         for (source, _, target), relation in self.relations.items():
             if (source == self.target) == (target == self.target):
                 continue
@@ -304,8 +308,10 @@ class TemporalGraph:
             np.maximum.at(last, entity, self.timestamp[row])
             # Several nodes of one time are no history.
             has_several = (count >= SEVERAL) & (first < last)
-            num_entities = max(np.count_nonzero(count), 1)
-            if 2 * has_several.sum() >= num_entities:
+            weight = np.minimum(count, 1)
+            if np.bincount(row).max(initial=0) <= 1:
+                weight = count
+            if has_several.any() and 2 * weight[has_several].sum() >= weight.sum():
                 return True
         return False
 

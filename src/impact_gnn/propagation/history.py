@@ -3,7 +3,8 @@
 Rows are the target nodes; their entities are the nodes of other types that they are linked to. A
 *role* is one way from a row to entities: a relation, a path of two relations, an edge to another
 row, or the one entity that all rows share. Each relation is a role of its own, so a team at home
-and the same team away have different histories.
+and the same team away have different histories. Dated rows of other types (the visits of a
+customer) have roles as well: the target rows read what these have written to their entities.
 
 One pass in order of time aggregates a value per entity. All rows of one time are read before any
 of them is written, so equal times never see each other.
@@ -78,12 +79,16 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Role:
-    """One way from rows to entities: rows read the entities of `reads`, and write to `writes`."""
+    """One way from rows to entities: rows read the entities of `reads`, and write to `writes`.
+
+    `writer` is the type of the rows that write, if they are not of the target type.
+    """
 
     name: str
     reads: Pairs
     writes: Pairs
     num_entities: int
+    writer: str | None = None
 
 
 Links: TypeAlias = dict[str, dict[str, Pairs]]
@@ -156,11 +161,16 @@ class History:
         for name, value in self._edge_numbers.items():
             columns[name] = value[self.nodes]
         for role in roles_of(self.graph, self.links):
-            own_columns = chain(
-                self._row_columns(role),
-                self._label_columns(role, excess),
-                self._number_columns(role),
-            )
+            own_columns: Iterator[tuple[str, ndarray]]
+            if role.writer is None:
+                own_columns = chain(
+                    self._row_columns(role),
+                    self._label_columns(role, excess),
+                    self._number_columns(role),
+                    self._outcome_columns(role, everything),
+                )
+            else:
+                own_columns = self._writer_columns(role, role.writer)
             for name, values in own_columns:
                 columns[f"{role.name}: {name}"] = values
         return columns
@@ -193,8 +203,9 @@ class History:
     def _row_columns(self, role: Role) -> Iterator[tuple[str, ndarray]]:
         """Yield the number of earlier rows, and how long ago they were."""
         # The value is the time itself: its extremes are the last and the first time.
-        earlier = self._over_rows(role)(self.timestamp)
-        yield "log earlier rows", np.log1p(earlier[:, COUNT])
+        earlier = self._over_rows(role)(self._written_at(role))
+        for window, count in zip(WINDOWS, _windowed(earlier)[1], strict=True):
+            yield f"log earlier rows, {window}", np.log1p(count)
         yield "log time since the last row", self._log_time_since(earlier[:, HIGH])
         yield "log time since the first row", self._log_time_since(earlier[:, LOW])
 
@@ -225,23 +236,42 @@ class History:
         """
         over_rows = self._over_rows(role)
         for feature, value in (self._own_numbers | self._edge_numbers).items():
-            past = over_rows(value)
-            has_past = past[:, COUNT] > 0
-            count = np.maximum(past[:, COUNT], 1)
-            mean = past[:, TOTAL] / count
-            # By sums of squares; rounding may leave it a little below zero.
-            variance = past[:, SQUARES] / count - mean**2
-            aggregates = {
-                "mean": mean,
-                "least": past[:, LOW],
-                "largest": past[:, HIGH],
-                "last": _mean_of_last(past),
-            }
-            for name, values in aggregates.items():
-                # The own value says "no change", where zero would look like an extreme.
-                filled = np.where(has_past, values, value[self.nodes])
-                yield f"{name} of {feature}", filled
-            yield f"deviation of {feature}", np.sqrt(np.maximum(variance, 0))
+            # The own value says "no change", where zero would look like an extreme.
+            yield from _aggregates_of(feature, over_rows(value), value[self.nodes])
+
+    def _outcome_columns(self, role: Role, everything: Role) -> Iterator[tuple[str, ndarray]]:
+        """Yield aggregates of the columns that are known after the event, as late as its label.
+
+        Without earlier rows they are the mean over all rows before.
+        """
+        outcomes = self.graph.target_nodes.outcomes
+        if outcomes is None:
+            return
+        for column, value in enumerate(outcomes[:, :MOST_COLUMNS].T.astype(np.float64)):
+            is_known = np.isfinite(value)
+            known = np.where(is_known, value, 0.0)
+            past = self._over_known(role, is_known)(known)
+            # [windows, n] each.
+            sums, weights = _windowed(self._over_known(everything, is_known)(known))
+            usual = sums[RECENT] / np.maximum(weights[RECENT], 1)
+            yield from _aggregates_of(f"outcome {column}", past, usual)
+
+    def _writer_columns(self, role: Role, kind: str) -> Iterator[tuple[str, ndarray]]:
+        """Yield what earlier rows of another type say of the entities.
+
+        Without earlier rows, numbers are the mean over all rows of that type before.
+        """
+        yield from self._row_columns(role)
+        rows = np.arange(self.graph.num_nodes)
+        written = np.arange(self.graph.nodes[kind].num_nodes)
+        reads = Pairs(rows, np.zeros_like(rows))
+        everything = Role(EVERYTHING, reads, Pairs(written, np.zeros_like(written)), 1, kind)
+        over_rows, over_all = self._over_rows(role), self._over_rows(everything)
+        for column, value in _numbers_of(self.graph.nodes[kind]):
+            # [windows, n] each.
+            sums, weights = _windowed(over_all(value))
+            usual = sums[RECENT] / np.maximum(weights[RECENT], 1)
+            yield from _aggregates_of(f"feature {column}", over_rows(value), usual)
 
     @cached_property
     def _own_numbers(self) -> dict[str, ndarray]:
@@ -280,13 +310,27 @@ class History:
 
     def _over_rows(self, role: Role) -> Aggregator:
         """Aggregate over all rows before the own time of a node."""
-        return self._aggregator(role, self.timestamp, self.nodes, role.writes, self.timestamp)
+        written_at = self._written_at(role)
+        return self._aggregator(role, self.timestamp, self.nodes, role.writes, written_at)
+
+    def _written_at(self, role: Role) -> ndarray:
+        """Return the exact time of every row of the type that writes."""
+        nodes = self.graph.nodes[role.writer or self.graph.target]
+        if nodes.timestamp is not None:
+            return nodes.timestamp
+        assert nodes.time is not None  # only dated types write
+        return nodes.time.astype(np.float64)
 
     def _over_labels(self, role: Role, read_time: ndarray, nodes: ndarray) -> Aggregator:
         """Aggregate over rows whose label is known before `read_time` [N]."""
-        label = self.graph.label[role.writes.row]
-        writes = role.writes.select(label >= 0)
+        writes = role.writes.select(self.graph.is_labelled[role.writes.row])
         return self._aggregator(role, read_time, nodes, writes, self._label_known_at())
+
+    def _over_known(self, role: Role, is_known: ndarray) -> Aggregator:
+        """Aggregate over rows in a mask [N], from the moment when their label is known."""
+        writes = role.writes.select(is_known[role.writes.row])
+        known_at = self._label_known_at()
+        return self._aggregator(role, self.label_time, self.nodes, writes, known_at)
 
     def _label_known_at(self) -> ndarray:
         """Return the time at which the label of each row becomes known [N]."""
@@ -313,9 +357,9 @@ class History:
         is_requested = position[role.reads.row] >= 0
         row, entity, time = role.reads.select(is_requested).by_time(read_time)
         # Windows decay with every new time of an entity, those of all rows with every period.
-        clock = self.timestamp
+        clock = self._written_at(role)
         if role.name == EVERYTHING:
-            clock = self.graph.period.astype(np.float64)
+            clock = self.graph.period_of(role.writer or self.graph.target).astype(np.float64)
         reads = (position[row], entity, time)
         sorted_writes = writes.by_time(write_time)
         # The whole past has an infinite half-life.
@@ -398,7 +442,27 @@ def roles_of(graph: TemporalGraph, links: Links) -> list[Role]:
             roles.append(Role(title, reads, writes, size))
         for name, direct in by_relation.items():
             roles += _two_step_roles(graph, name, direct, kind)
+            roles += _writer_roles(graph, name, direct, kind)
     return roles
+
+
+def _writer_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -> Iterator[Role]:
+    """Yield a role for every dated type whose rows are linked to the entities of type `kind`."""
+    for triple, relation in graph.relations.items():
+        ends = {triple[0], triple[2]}
+        if kind not in ends or graph.target in ends or len(ends) == 1:
+            continue
+        other, links = _linked(kind, triple, relation)
+        writer = graph.nodes[other]
+        # Days and whole periods cannot be compared.
+        is_exact = writer.timestamp is not None
+        if writer.time is None or is_exact != (graph.target_nodes.timestamp is not None):
+            continue
+        writes = Pairs(links.entity, links.row)
+        if relation.time is not None:
+            writes = writes.select(relation.time <= writer.time[writes.row])
+        title = f"{name}, earlier {'-'.join(triple)}"
+        yield Role(title, direct, writes, graph.nodes[kind].num_nodes, other)
 
 
 def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[tuple[ndarray, ...], int]:
@@ -601,6 +665,27 @@ def _merge(one, total):
     # Sums add up over the entities of a row.
     for k in range(SQUARES, len(total)):
         total[k] += one[k]
+
+
+def _aggregates_of(name: str, past: ndarray, otherwise: ndarray) -> Iterator[tuple[str, ndarray]]:
+    """Yield what the aggregates of a number say; `otherwise` [n] where there is no earlier row."""
+    has_past = past[:, COUNT] > 0
+    # [windows, n] each; the whole past comes first.
+    sums, weights = _windowed(past)
+    means = sums / np.where(weights > 0, weights, 1)
+    # By sums of squares; rounding may leave it a little below zero.
+    variance = past[:, SQUARES] / np.maximum(past[:, COUNT], 1) - means[0] ** 2
+    aggregates = {
+        "least": past[:, LOW],
+        "largest": past[:, HIGH],
+        "last": _mean_of_last(past),
+    }
+    columns = {f"{aggregate} of {name}": values for aggregate, values in aggregates.items()}
+    for window, mean in zip(WINDOWS, means, strict=True):
+        columns[f"mean of {name}, {window}"] = mean
+    for title, values in columns.items():
+        yield title, np.where(has_past, values, otherwise)
+    yield f"deviation of {name}", np.sqrt(np.maximum(variance, 0))
 
 
 def _mean_of_last(aggregates: ndarray) -> ndarray:
