@@ -20,7 +20,7 @@ from numpy import ndarray
 from impact_gnn import _files, _native
 from impact_gnn.encoding import Columns
 from impact_gnn.graph import storage
-from impact_gnn.graph.csr import EdgesByNode
+from impact_gnn.graph.csr import EdgesByNode, index_type
 from impact_gnn.graph.parts import Triple
 from impact_gnn.graph.temporal import TemporalGraph
 
@@ -119,8 +119,9 @@ class _Update:
         # One entry per grouped edge; none before the first grouping.
         _, places = storage.BY_NODE[0]
         num_grouped = self._num_rows(f"{folder}/{places}.npy")
-        # Grouping takes about 24 bytes per edge; without it predictions are slower, not wrong.
-        fits = 24 * num_edges < _native.free_memory() // 2
+        # A position per edge; without grouping, predictions are slower, not wrong.
+        needed = index_type(num_edges).itemsize * num_edges
+        fits = needed < _native.free_memory() // 2
         if num_edges - num_grouped <= MOST_LATER * num_grouped or not fits:
             return
         file = self.manifest["arrays"][name].get("file", name)

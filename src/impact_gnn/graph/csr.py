@@ -75,8 +75,7 @@ class EdgesByNode:
             array([0, 2], dtype=int32)
         """
         if csr is None:
-            positions = np.arange(len(ends), dtype=index_type(len(ends)))
-            csr = build_csr(positions, ends, max(len(ends), 1), num_nodes)
+            csr = positions_by_target(ends, num_nodes)
         # Edges behind those of the CSR were appended later.
         later = np.asarray(ends[csr.num_edges :])
         order = np.argsort(later, kind="stable")
@@ -151,6 +150,17 @@ def build_csr(
     return CSR(indptr, indices, None if weight is None else weights, num_sources)
 
 
+def positions_by_target(target: Any, num_targets: int) -> CSR:
+    """The positions of the edges that end at each node: a CSR whose sources are positions."""
+    targets = _edge_ends("target", target, num_targets)
+    indptr = np.zeros(num_targets + 1, np.int64)
+    indices = np.empty(len(targets), index_type(len(targets)))
+    none = np.empty(0, np.float32)
+    # An array of the positions would take as much memory as the result.
+    _group_by_target((none, targets, none), indptr, indices, none)
+    return CSR(indptr, indices, None, max(len(targets), 1))
+
+
 def merged(csr: CSR) -> CSR:
     """One edge per source and target, weights added up, sources increasing within a row."""
     # scipy adds up the values of equal sources; without weights, of one byte each.
@@ -217,7 +227,10 @@ def _edge_ends(name: str, value: Any, size: int) -> ndarray:
 
 @njit(nogil=True, cache=True)
 def _group_by_target(edges, indptr, indices, weights):  # type: ignore[no-untyped-def]
-    """Counts the edges of every row, then puts every edge at the next place of its row."""
+    """Counts the edges of every row, then puts every edge at the next place of its row.
+
+    Without sources, the position of the edge is put there.
+    """
     source, target, weight = edges
     # Edges of every row, one place further on; the running sum is where rows begin.
     for e in range(len(target)):
@@ -228,7 +241,9 @@ def _group_by_target(edges, indptr, indices, weights):  # type: ignore[no-untype
     place = indptr[:-1].copy()
     for e in range(len(target)):
         row = target[e]
-        indices[place[row]] = source[e]
+        indices[place[row]] = e
+        if len(source):
+            indices[place[row]] = source[e]
         if len(weight):
             weights[place[row]] = weight[e]
         place[row] += 1
