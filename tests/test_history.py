@@ -10,6 +10,7 @@ import pytest
 
 import impact_gnn as ig
 from impact_gnn.backtesting.candidates import initial_candidates
+from impact_gnn.backtesting.folds import fold_of, prior_before, prior_drift, windows
 from impact_gnn.checks import InputError
 from impact_gnn.engines import Disk, Memory
 from impact_gnn.estimators import Pipeline
@@ -438,6 +439,45 @@ def test_a_training_row_knows_as_little_of_its_period_as_a_target():
     rows = np.flatnonzero(is_second)
     other = view.with_labels(y)
     assert np.array_equal(history_columns(view, rows), history_columns(other, rows))
+
+
+def test_labels_that_are_not_known_at_the_cutoff_are_hidden():
+    """In a back-test, labels arrive as late as they do in the present."""
+    graph = events(num_matches=300)
+    late = events(num_matches=300, label_delay=12.0)
+    begin = graph.timestamp[graph.time >= CUTOFF].min()
+    is_late = (graph.time < CUTOFF) & (graph.timestamp + 12 >= begin)
+    views = [one.masked(CUTOFF) for one in (graph, late)]
+    assert (views[0].y[is_late] >= 0).any()
+    assert (views[1].y[is_late] < 0).all()
+    assert np.array_equal(views[0].y[~is_late], views[1].y[~is_late])
+    # The fold of a past window hides those before it as well.
+    window = windows(views[1], 1)[0]
+    fold = fold_of(views[1], window)
+    first = graph.timestamp[graph.time >= window.first].min()
+    is_known = fold.graph.y >= 0
+    assert is_known.any()
+    assert (fold.graph.timestamp[is_known] + 12 < first).all()
+    y = np.where(graph.timestamp + 12 >= first, (graph.y + 1) % 3, graph.y)
+    other = events(num_matches=300, label_delay=12.0, y=y).masked(CUTOFF)
+    assert np.array_equal(prior_before(views[1], window), prior_before(other, window))
+    assert np.array_equal(prior_drift(views[1], window.first), prior_drift(other, window.first))
+    with pytest.raises(InputError, match="no node before cutoff=1 has a label"):
+        late.masked(1)
+
+
+def test_a_delay_counts_from_the_date_to_the_period():
+    """Labels of the last 30 days of a year are not known when the next one begins."""
+    table = {
+        "date": np.datetime64("2020-01-01") + np.arange(0, 1400, 7),
+        "user_id": np.arange(200) % 20,
+        "label": np.where(np.arange(200) % 3, "a", "b"),
+    }
+    graph = ig.from_tables(table, label="label", period="year", label_delay=30, quiet=True)
+    view = graph.masked("2022")
+    hidden = table["date"][view.y < 0]
+    assert hidden.min() == np.datetime64("2021-12-08")  # known on 7 January
+    assert table["date"][view.y >= 0].max() == np.datetime64("2021-12-01")
 
 
 # -- engines, and graphs with history features

@@ -136,7 +136,7 @@ def prior_drift(graph: TemporalGraph, first: int) -> ndarray:
 
     It is 0 for classes without a label before.
     """
-    is_past = graph.is_labelled & (graph.time < first)
+    is_past = graph.has_known_label(first)
     # Labels by period and class [T, Y].
     counts = np.zeros((len(graph.times), graph.num_labels))
     np.add.at(counts, (graph.period[is_past], graph.label[is_past]), 1)
@@ -175,7 +175,7 @@ def _labelled_in(graph: TemporalGraph, window: Window) -> ndarray:
 
 def _labels_before(graph: TemporalGraph, window: Window) -> ndarray:
     """Labels before a window by class [Y]."""
-    is_past = graph.is_labelled & (graph.time < window.first)
+    is_past = graph.has_known_label(window.first)
     return np.bincount(graph.label[is_past], minlength=graph.num_labels)
 
 

@@ -45,12 +45,11 @@ from impact_gnn.data.values import (
     times_like,
 )
 from impact_gnn.encoding import Columns
-from impact_gnn.encoding.encoder import MICROSECONDS_PER_DAY
 from impact_gnn.encoding.kinds import OUTCOME, is_text, looks_like_numbers, parsed_numbers
 from impact_gnn.encoding.moments import one_array
 from impact_gnn.graph import HOMOGENEOUS, TemporalGraph, Triple
 from impact_gnn.graph.csr import index_type
-from impact_gnn.graph.periods import Periods, choose
+from impact_gnn.graph.periods import Periods, choose, exact_times
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # in `typing` from Python 3.11 on
@@ -467,14 +466,6 @@ def latest_parents(
         np.maximum.at(out, row, period[parent])
         has_parent[row] = True
     return np.where(has_parent, out, latest)
-
-
-def exact_times(time: ndarray) -> ndarray:
-    """Return times as floats; of dates, days since 1970."""
-    exact = time.astype(np.float64)
-    if time.dtype.kind == "M":
-        exact /= MICROSECONDS_PER_DAY
-    return exact
 
 
 def _with_kinds(

@@ -22,7 +22,7 @@ from impact_gnn.data.foreign_keys import Entity, distinct_values
 from impact_gnn.data.ids import Ids
 from impact_gnn.data.sources import Source
 from impact_gnn.data.spec import EdgeTable, NodeTable, Spec, with_needed_columns
-from impact_gnn.data.tables import EdgeRows, NodeRows, exact_times, latest_parents
+from impact_gnn.data.tables import EdgeRows, NodeRows, latest_parents
 from impact_gnn.data.values import TableColumn, numbers_as_dates
 from impact_gnn.encoding import Columns
 from impact_gnn.encoding.kinds import COMMA, is_text, texts, whole
@@ -30,7 +30,7 @@ from impact_gnn.encoding.moments import all_match
 from impact_gnn.graph import HOMOGENEOUS, Nodes, TemporalGraph, Triple, storage
 from impact_gnn.graph.append import NewNodes, append
 from impact_gnn.graph.parts import class_name
-from impact_gnn.graph.periods import Periods, choose
+from impact_gnn.graph.periods import Periods, choose, exact_times
 
 THOUSANDS = r"^[-+]?[1-9]\d{0,2},\d{3}$"  # a comma that need not be the decimal mark
 _NOTHING = Source("nothing", lambda: pa.table({}))

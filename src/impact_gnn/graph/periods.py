@@ -152,6 +152,14 @@ class Periods:
         return max(mean, 1.0)
 
 
+def exact_times(time: ndarray) -> ndarray:
+    """Return times as floats; of dates, days since 1970."""
+    exact = time.astype(np.float64)
+    if time.dtype.kind == "M":
+        exact /= DAY
+    return exact
+
+
 def choose(
     values: ndarray,
     labelled: ndarray | None,

@@ -26,7 +26,7 @@ from impact_gnn.graph import storage
 from impact_gnn.graph.csr import CSR, EdgesByNode, build_csr, earliest, index_type, merged
 from impact_gnn.graph.graph_summary import GraphSummary
 from impact_gnn.graph.parts import HOMOGENEOUS, Nodes, Relation, Triple, class_name, classes
-from impact_gnn.graph.periods import Periods
+from impact_gnn.graph.periods import Periods, exact_times
 from impact_gnn.graph.timeline import Timeline
 
 SEVERAL = 3  # target nodes of an entity from which on it has a history
@@ -126,7 +126,8 @@ class TemporalGraph:
             label_names: The user's own coding of labels 0, 1, 2, ...
             periods: How times became whole numbers; None for numbers as they are.
             label_delay: How long after a node's own time its label becomes known, in units of
-                its timestamp (days if times are dates). History features wait that long.
+                its timestamp (days if times are dates). Labels that are not known at a cutoff yet
+                are hidden like later ones, and history features wait that long.
 
         Examples:
             >>> g = TemporalGraph.hetero(
@@ -499,22 +500,54 @@ class TemporalGraph:
     def masked(self, cutoff: int | str) -> TemporalGraph:
         """The view that methods receive: labels at or after `cutoff` are −1.
 
-        Encoders are fitted on nodes before the cutoff (`known_before`), and only classes with a
-        label before it remain (`with_visible_classes`; a view of a view keeps its classes). Refuses
-        splits without a labelled past, without target nodes, or with one period only.
+        So are earlier ones that are not known by then (`label_delay`). Encoders are fitted on nodes
+        before the cutoff (`known_before`), and only classes with a label before it remain
+        (`with_visible_classes`; a view of a view keeps its classes). Refuses splits without a
+        labelled past, without target nodes, or with one period only.
         """
         cutoff = self.when(cutoff)
+        graph = self
+        if self.label_delay and self.y is not None:
+            y = np.where(self.has_known_label(cutoff), self.y, -1)
+            graph = self._with_nodes({self.target: replace(self.target_nodes, y=y)})
         if not self.is_neighbourhood:
             # A neighbourhood may hold targets only; its graph was checked.
-            checks.chronology(self.time, self.y, cutoff, self.name_of)
+            checks.chronology(self.time, graph.y, cutoff, self.name_of)
         nodes = {
             kind: part.masked(cutoff, self.known_before(kind, cutoff))
-            for kind, part in self.nodes.items()
+            for kind, part in graph.nodes.items()
             if part.time is not None or part.features is not None
         }
-        view = self._with_nodes(nodes, cutoff=cutoff)
+        view = graph._with_nodes(nodes, cutoff=cutoff)
         # A class that occurs only after the cutoff would tell that it exists.
         return view.with_visible_classes() if self.cutoff is None else view
+
+    @property
+    def label_known_at(self) -> ndarray:
+        """The exact time at which the label of every target node becomes known [N]."""
+        delay = self.label_delay
+        if not delay:
+            return self.timestamp
+        known_at = self.timestamp + delay
+        # A sum that is rounded down must not reveal a label in the moment it becomes known.
+        return known_at + 4 * np.spacing(np.abs(known_at))
+
+    def has_known_label(self, cutoff: int) -> ndarray:
+        """Mask of the target nodes whose label is known before a period begins [N]."""
+        is_past = self.time < cutoff
+        if self.label_delay:
+            begin = self._begin_of(cutoff)
+            is_past &= self.label_known_at < begin
+        return self.is_labelled & is_past
+
+    def _begin_of(self, t: int) -> float:
+        """The exact time at which a period begins, in units of timestamps."""
+        if self.target_nodes.timestamp is None:
+            return t
+        if self.periods is None:
+            # Only the nodes know how exact times and periods belong together.
+            return float(self.timestamp[self.time >= t].min(initial=np.inf))
+        return float(exact_times(np.array([self.periods.start(t)]))[0])
 
     def known_before(self, kind: str, cutoff: int) -> ndarray | None:
         """Mask of the nodes of a type before the cutoff; None if all nodes without a time are.

@@ -190,7 +190,7 @@ class History:
         reads = Pairs(self.nodes, position).by_time(self.label_time)
         labelled = np.flatnonzero(graph.label >= 0)
         # Only the order and the times are used: a row writes to the strengths of its entities.
-        row, _, time = Pairs(labelled, labelled).by_time(self._label_known_at())
+        row, _, time = Pairs(labelled, labelled).by_time(self.graph.label_known_at)
         writes = (row, time, graph.label.astype(np.int64))
         logits = np.zeros((len(position), graph.num_labels))
         _run_model(reads, writes, strengths, variance, logits)
@@ -324,22 +324,13 @@ class History:
     def _over_labels(self, role: Role, read_time: ndarray, nodes: ndarray) -> Aggregator:
         """Aggregate over rows whose label is known before `read_time` [N]."""
         writes = role.writes.select(self.graph.is_labelled[role.writes.row])
-        return self._aggregator(role, read_time, nodes, writes, self._label_known_at())
+        return self._aggregator(role, read_time, nodes, writes, self.graph.label_known_at)
 
     def _over_known(self, role: Role, is_known: ndarray) -> Aggregator:
         """Aggregate over rows in a mask [N], from the moment when their label is known."""
         writes = role.writes.select(is_known[role.writes.row])
-        known_at = self._label_known_at()
+        known_at = self.graph.label_known_at
         return self._aggregator(role, self.label_time, self.nodes, writes, known_at)
-
-    def _label_known_at(self) -> ndarray:
-        """Return the time at which the label of each row becomes known [N]."""
-        delay = self.graph.label_delay
-        known_at = self.timestamp + delay
-        if delay:
-            # A sum that is rounded down must not reveal a label in the moment it becomes known.
-            known_at += 4 * np.spacing(np.abs(known_at))
-        return known_at
 
     def _aggregator(
         self,
