@@ -394,3 +394,29 @@ def test_roles_of_frames_with_keys_that_cannot_be(roles, sentence):
 def test_entities_are_lists_of_columns(entities):
     with pytest.raises(InputError, match="should be lists of columns by type"):
         ig.from_tables(ORDERS, entities=entities, quiet=True)
+
+
+def test_rows_may_refer_to_rows_of_their_own_table(tmp_path):
+    """Answers name the comment that they answer; the first ones answer none."""
+    rng = np.random.default_rng(0)
+    number = np.arange(200)
+    answered = np.where(number < 5, -1, rng.integers(0, np.maximum(number, 1)))
+    comments = pd.DataFrame(
+        {
+            "id": number,
+            "parent_comment_id": pd.array(np.where(answered < 0, None, answered), dtype="Int64"),
+            "user_id": rng.integers(0, 30, 200),
+            "date": np.datetime64("2020-01-01") + number,
+            "tone": rng.choice(["kind", "rude"], 200),
+            "words": rng.random(200),
+        }
+    )
+    comments.to_csv(tmp_path / "comments.csv", index=False)
+    pd.DataFrame({"id": range(30)}).to_csv(tmp_path / "users.csv", index=False)
+    assert here("init", tmp_path).exit_code == 0
+    declared = tmp_path / "graph.toml"
+    assert 'label = ""  # none; it may be tone' in declared.read_text()
+    graph = ig.load(tmp_path)
+    own = graph.relations["comment", "comment_parent_comment_id", "comment"].edge_index
+    assert np.array_equal(own, [answered[5:], number[5:]])
+    assert len(graph.relations) == 2

@@ -129,7 +129,7 @@ def find_keys(entities: Entities) -> list[ForeignKey]:
             }
             # The longest match first: order_item_id refers to order_items rather than to items.
             for parent in sorted(lengths, key=lengths.__getitem__, reverse=True):
-                if parent == table or not lengths[parent]:
+                if not lengths[parent]:
                     break
                 if entities[parent].has_ids_in(entity.source, column):
                     keys.append(ForeignKey(table, column, parent))

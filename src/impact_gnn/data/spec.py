@@ -1004,7 +1004,10 @@ def write_toml(spec: Spec, kinds: Mapping[str, Mapping[str, tuple[str, str]]]) -
         toml=_quote,
         visible=lambda text: visible(" ".join(text.split())),
     )
-    return template.render(spec=spec, kinds=kinds, all_kinds=KINDS)
+    # One of these may be the label that no name shows.
+    of_target = kinds.get(spec.target, {}).items()
+    few_values = [name for name, (kind, _) in of_target if kind == "category"]
+    return template.render(spec=spec, kinds=kinds, all_kinds=KINDS, few_values=few_values)
 
 
 def _quote(value: str | int | None) -> str:
