@@ -441,6 +441,20 @@ def test_a_training_row_knows_as_little_of_its_period_as_a_target():
     assert np.array_equal(history_columns(view, rows), history_columns(other, rows))
 
 
+def test_rows_of_other_types_without_an_exact_time_come_when_their_period_is_over():
+    view = view_of(events())
+    part = view.nodes["training"]
+    period_begins = [view.timestamp[view.time >= t].min(initial=np.inf) for t in range(8)]
+    names = [name for name in history_names(view) if "earlier team-does-training" in name]
+    columns = []
+    for timestamp in (None, np.array(period_begins)[part.time + 1]):
+        nodes = dict(view.nodes) | {"training": replace(part, timestamp=timestamp)}
+        by_name = columns_of(view.with_parts(nodes, dict(view.relations)))
+        columns.append([by_name[name] for name in names])
+    assert len(names) > 10
+    assert np.array_equal(*columns)
+
+
 def test_labels_that_are_not_known_at_the_cutoff_are_hidden():
     """In a back-test, labels arrive as late as they do in the present."""
     graph = events(num_matches=300)

@@ -536,11 +536,11 @@ class TemporalGraph:
         """Mask of the target nodes whose label is known before a period begins [N]."""
         is_past = self.time < cutoff
         if self.label_delay:
-            begin = self._begin_of(cutoff)
+            begin = self.begin_of(cutoff)
             is_past &= self.label_known_at < begin
         return self.is_labelled & is_past
 
-    def _begin_of(self, t: int) -> float:
+    def begin_of(self, t: int) -> float:
         """The exact time at which a period begins, in units of timestamps."""
         if self.target_nodes.timestamp is None:
             return t

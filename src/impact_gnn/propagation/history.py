@@ -314,12 +314,16 @@ class History:
         return self._aggregator(role, self.timestamp, self.nodes, role.writes, written_at)
 
     def _written_at(self, role: Role) -> ndarray:
-        """Return the exact time of every row of the type that writes."""
+        """Return the time of every row of the type that writes, as exact as that of the targets."""
         nodes = self.graph.nodes[role.writer or self.graph.target]
+        assert nodes.time is not None  # only dated types write
+        if self.graph.target_nodes.timestamp is None:
+            return nodes.time.astype(np.float64)
         if nodes.timestamp is not None:
             return nodes.timestamp
-        assert nodes.time is not None  # only dated types write
-        return nodes.time.astype(np.float64)
+        # Only the period is known: the row is there when it is over.
+        times, position = np.unique(nodes.time, return_inverse=True)
+        return np.array([self.graph.begin_of(time + 1) for time in times.tolist()])[position]
 
     def _over_labels(self, role: Role, read_time: ndarray, nodes: ndarray) -> Aggregator:
         """Aggregate over rows whose label is known before `read_time` [N]."""
@@ -444,14 +448,12 @@ def _writer_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -> 
         if kind not in ends or graph.target in ends or len(ends) == 1:
             continue
         other, links = _linked(kind, triple, relation)
-        writer = graph.nodes[other]
-        # Days and whole periods cannot be compared.
-        is_exact = writer.timestamp is not None
-        if writer.time is None or is_exact != (graph.target_nodes.timestamp is not None):
+        time = graph.nodes[other].time
+        if time is None:
             continue
         writes = Pairs(links.entity, links.row)
         if relation.time is not None:
-            writes = writes.select(relation.time <= writer.time[writes.row])
+            writes = writes.select(relation.time <= time[writes.row])
         title = f"{name}, earlier {'-'.join(triple)}"
         yield Role(title, direct, writes, graph.nodes[kind].num_nodes, other)
 
