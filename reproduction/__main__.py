@@ -400,6 +400,30 @@ def rules(
 
 
 @app.command()
+def forecasts(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; by default all.")] = None,
+    root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"),
+    out: Out = None,
+) -> None:
+    """One forecast of class proportions for a past window, or one for each of its periods."""
+    from reproduction.forecasts import forecasts as run
+
+    _run_and_print(out or Path("out/forecasts"), lambda progress: run(names, root=root))
+
+
+@app.command()
+def class_bias(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; by default all.")] = None,
+    root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"),
+    out: Out = None,
+) -> None:
+    """Calibration with a bias per class, fitted on older past windows and scored on newer ones."""
+    from reproduction.class_bias import class_bias as run
+
+    _run_and_print(out or Path("out/class-bias"), lambda progress: run(names, root=root))
+
+
+@app.command()
 def methods(
     out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("out/methods"),
 ) -> None:

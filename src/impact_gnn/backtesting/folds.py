@@ -140,7 +140,7 @@ def prior_drift(graph: TemporalGraph, first: int) -> ndarray:
 
     It is 0 for classes without a label before.
     """
-    counts = _labels_by_period(graph, first)
+    counts = labels_by_period(graph, first)
     prior = counts.sum(0) / counts.sum()
     forecast = forecast_prior(counts, graph.horizon())
     ratio = np.divide(forecast, prior, out=np.ones_like(prior), where=prior > 0)
@@ -150,11 +150,11 @@ def prior_drift(graph: TemporalGraph, first: int) -> ndarray:
 def forecast_for_targets(graph: TemporalGraph) -> PriorForecast:
     """The forecast class proportions of the targets of a view, with intervals."""
     cutoff = graph.require_cutoff("a forecast of class proportions needs")
-    counts = _labels_by_period(graph, cutoff)
+    counts = labels_by_period(graph, cutoff)
     return forecast_interval(counts, graph.horizon(), int(graph.targets().sum()))
 
 
-def _labels_by_period(graph: TemporalGraph, first: int) -> ndarray:
+def labels_by_period(graph: TemporalGraph, first: int) -> ndarray:
     """Labels before period `first` by period and class [T, Y]."""
     is_past = graph.is_labelled & (graph.time < first)
     counts = np.zeros((len(graph.times), graph.num_labels))
