@@ -400,6 +400,35 @@ def rules(
 
 
 @app.command()
+def forecasts(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; by default all.")] = None,
+    root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"),
+    predictions: Annotated[
+        bool, typer.Option(help="Compare predictions that are adjusted by the forecasts.")
+    ] = False,
+    out: Out = None,
+) -> None:
+    """One forecast of class proportions for a past window, or one for each of its periods."""
+    from reproduction.forecasts import adjusted
+    from reproduction.forecasts import forecasts as run
+
+    study = {True: adjusted, False: run}[predictions]
+    _run_and_print(out or Path("out/forecasts"), lambda progress: study(names, root=root))
+
+
+@app.command()
+def class_bias(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; by default all.")] = None,
+    root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"),
+    out: Out = None,
+) -> None:
+    """Calibration with a bias per class, fitted on older past windows and scored on newer ones."""
+    from reproduction.class_bias import class_bias as run
+
+    _run_and_print(out or Path("out/class-bias"), lambda progress: run(names, root=root))
+
+
+@app.command()
 def methods(
     out: Annotated[Path, typer.Option(help="Directory for the pictures.")] = Path("out/methods"),
 ) -> None:
@@ -459,7 +488,7 @@ def _run_and_print(
 
 
 def _split(text: str | None) -> list[str] | None:
-    return None if text is None else text.split(",")
+    return None if text is None else [part for part in text.split(",") if part]
 
 
 def _numbers(text: str | None) -> list[float] | None:

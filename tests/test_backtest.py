@@ -30,10 +30,10 @@ from impact_gnn.backtesting.candidates import (
     time_corrections,
 )
 from impact_gnn.backtesting.effort import EFFORTS, Size, allowed_work, cost
-from impact_gnn.backtesting.folds import Window, horizons_of, truth_of
+from impact_gnn.backtesting.folds import Window, horizons_of, majority_before, truth_of
 from impact_gnn.backtesting.forecast import forecast, labelled_shares, labelled_weights
 from impact_gnn.backtesting.greedy import greedy_weights
-from impact_gnn.backtesting.results import FoldCheck
+from impact_gnn.backtesting.results import CLASS_PRIOR, LAST_LABELS, FoldCheck
 from impact_gnn.backtesting.selection import EnsembleSelection
 from impact_gnn.checks import TooShort
 from impact_gnn.engines import Disk, Memory
@@ -649,6 +649,96 @@ def test_the_class_prior_is_selected_unless_a_selection_is_more_accurate_in_the_
     assert selection_for(0.8, 0.95).reason is not SelectionReason.CLASS_PRIOR
 
 
+def test_last_labels_of_entities_are_a_candidate_and_a_floor(tmp_path):
+    """Labels of an entity stay: no model without the part is as good, and the report says so."""
+    rng = np.random.default_rng(0)
+    time = np.repeat(np.arange(8), 150)
+    entity = rng.integers(0, 100, len(time))
+    stays = rng.random(len(time)) < 0.9
+    y = np.where(stays, (entity * 7919) % 2, rng.integers(0, 2, len(time)))
+    graph = ig.TemporalGraph.hetero(
+        nodes={
+            "row": {"x": rng.normal(size=(len(time), 2)), "y": y, "time": time},
+            "entity": {"num_nodes": 100},
+        },
+        edges={("entity", "has", "row"): np.stack([entity, np.arange(len(time))])},
+        target="row",
+    )
+    summary = ig.run(graph, tmp_path, cutoff=7, candidates=["trees:features"], seeds=1)
+    tested = summary.backtest
+    assert tested.row("prior:last").status is Status.FULL
+    assert LAST_LABELS in tested.choice.candidates
+    assert tested.selection.reason in (SelectionReason.LAST_LABELS, SelectionReason.BETTER)
+    majority, prior, last, selected = tested.simplest
+    names = [row.name for row in tested.simplest]
+    assert names == ["majority class", "prior:plain", "prior:last", "selected model"]
+    assert majority.loss is None
+    assert majority.newest_score < 0.6
+    assert last.loss < 0.8 * prior.loss
+    assert last.newest_score > 0.8
+    assert selected.loss <= 1.01 * last.loss
+    # What was selected is saved, and predicts.
+    probabilities = ig.Ensemble.load(tmp_path / "model").predict_proba(graph.masked(7))
+    assert (probabilities.argmax(1) == graph.y[graph.time >= 7]).mean() > 0.8
+
+
+@pytest.mark.parametrize("simple", ["prior:plain", "prior:last"])
+def test_a_selection_below_the_simplest_predictions_is_never_returned(drifting, simple):
+    rng = np.random.default_rng(0)
+
+    def noise(label):
+        return rng.choice([0.2, 0.8], len(label))
+
+    def knows(label):
+        return np.where(rng.random(len(label)) < 0.9, 0.1 + 0.8 * label, 0.5)
+
+    predictions = dict.fromkeys([BASELINE, LABELS], noise)
+    if simple == "prior:last":
+        predictions[LAST_LABELS] = knows
+    search = selection_by(drifting.masked(10), predictions)
+    assert search.is_better(
+        EnsembleSpec.single(Candidate.parse(simple)), EnsembleSpec.single(BASELINE)
+    )
+    selection = search.select()
+    assert str(selection.ensemble) == simple
+    assert selection.gain is None
+    assert [row.name for row in search.compare_simplest(selection.ensemble)][-2] == simple
+
+
+def test_below_the_majority_class_any_lower_loss_is_enough(drifting):
+    """80 of 150 labels are of the first class in every period: both predictions know little."""
+    y = (np.arange(drifting.num_nodes) % 150 >= 80).astype(int)
+    view = ig.TemporalGraph(y=y, time=drifting.time, edge_index=drifting.edge_index).masked(10)
+    baseline, prior = (EnsembleSpec.single(one) for one in (BASELINE, CLASS_PRIOR))
+
+    def selection_with(share_of_second):
+        def unsure(label):
+            return np.full(len(label), share_of_second)
+
+        return selection_by(view, {BASELINE: unsure, LABELS: unsure})
+
+    for share, is_below in ((0.505, True), (0.495, False)):
+        search = selection_with(share)
+        folds = search.calibrated_folds(baseline)
+        losses = [search.overall_loss(each) for each in (folds, search.calibrated_folds(prior))]
+        # The loss of the class proportions is lower, but not clearly.
+        assert 0.99 < losses[1] / losses[0] < 1
+        assert search.is_below_majority(folds) == is_below
+        assert search.is_better(prior, baseline) == is_below
+
+
+def test_the_majority_class_is_that_of_the_last_labelled_periods(drifting):
+    """Of all labels before period 8 most are of the second class, of the newest ones the first."""
+    y = np.where(drifting.time < 6, 1, 0)
+    view = ig.TemporalGraph(y=y, time=drifting.time, edge_index=drifting.edge_index).masked(10)
+    window = windows(view, 1)[0]
+    assert (window.first, view.horizon()) == (8, 2)
+    assert np.bincount(y[view.time < 8]).argmax() == 1
+    assert majority_before(view, window) == 0
+    hidden = view.with_labels(np.where(np.isin(view.time, (6, 7)), -1, view.label))
+    assert majority_before(hidden, window) == 1
+
+
 def test_predicted_class_proportions_follow_the_forecast(drifting, tmp_path):
     ig.run(drifting, tmp_path, cutoff=10, candidates=["prior:plain", "trees:plain"], seeds=1)
     probabilities = ig.Ensemble.load(tmp_path / "model").predict_proba(drifting.masked(10))
@@ -678,6 +768,15 @@ def test_candidates_are_compared_under_the_forecast_class_proportions(drifting):
 
 
 # -- networks that are far behind
+
+
+def test_half_lives_of_recency_and_the_training_window_are_swapped(graph):
+    """From a winner with one of them, the others are neighbours."""
+    weights = {"recency", "recency-fast", "window"}
+    for name in sorted(weights):
+        winner = Candidate.parse(f"trees:labels+{name}")
+        methods = {str(one.method) for one in neighbours_of(winner, graph.masked(5))}
+        assert {f"labels+{other}" for other in weights - {name}} | {"labels"} <= methods
 
 
 def test_networks_are_behind_if_the_best_of_them_is_far_from_the_best_other():

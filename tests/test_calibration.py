@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
-from impact_gnn.backtesting.prior_forecast import forecast_prior
+from impact_gnn.backtesting.prior_forecast import forecast_interval, forecast_prior
 from impact_gnn.estimators import Calibration, Ensemble, Pipeline
 from impact_gnn.estimators.calibration import (
     OutOfFold,
@@ -181,6 +181,39 @@ def test_forecasts_of_proportions_follow_a_trend_and_ignore_noise():
     noisy = [rng.multinomial(30, [0.7, 0.3]) for _ in range(12)]
     assert forecast_prior(np.array(noisy), 2)[1] == pytest.approx(0.3, abs=0.06)
     assert forecast_prior(np.array([[3, 1]]), 2).tolist() == [0.75, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("step", "trend", "size", "horizon"),
+    [(0.0, 0.0, 300, 1), (0.1, 0.0, 300, 1), (0.1, 0.0, 300, 3), (0.05, -0.08, 1000, 2)],
+)
+def test_intervals_of_forecast_proportions_cover_drifting_series(step, trend, size, horizon):
+    """Log-odds of a class are a random walk, with or without a trend; all classes count."""
+    rng = np.random.default_rng(0)
+    covered, width = [], []
+    for _ in range(300):
+        log_odds = rng.normal(0, step, (14 + horizon, 3))
+        log_odds[:, 0] += trend
+        share = np.exp(np.cumsum(log_odds, 0) + np.array([0.0, 0.5, 1.0]))
+        share /= share.sum(1, keepdims=True)
+        counts = np.array([rng.multinomial(size, one) for one in share])
+        interval = forecast_interval(counts[:14], horizon, size * horizon)
+        truth = counts[14:].sum(0) / counts[14:].sum()
+        covered += ((interval.low <= truth) & (truth <= interval.high)).tolist()
+        width += (np.array(interval.high) - interval.low).tolist()
+    assert 0.85 < np.mean(covered) < 0.995
+    assert np.mean(width) < 0.35
+
+
+def test_the_interval_of_a_short_past_is_wide():
+    short = forecast_interval(np.array([[30, 10]]), 1, 100)
+    longer = forecast_interval(np.array([[30, 10]] * 12), 1, 100)
+    for interval in (short, longer):
+        assert interval.proportions == pytest.approx([0.75, 0.25])
+        assert 0 <= interval.low[1] < 0.25 < interval.high[1] <= 1
+    assert short.high[1] - short.low[1] > 2 * (longer.high[1] - longer.low[1])
+    never = forecast_interval(np.array([[40, 0]] * 12), 1, 100)
+    assert never.low[1] == 0
 
 
 def test_a_forecast_that_hardly_changes_a_fold_is_not_applied():

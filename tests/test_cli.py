@@ -65,7 +65,7 @@ def test_run_leaves_everything_and_five_lines(finished):
     assert last[3].startswith("Do corrections for time help? ")
     assert last[4].startswith("Report: ")
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["schema"] == 10
+    assert summary["schema"] == 11
     chosen = {
         member["candidate"] for member in summary["backtest"]["selection"]["ensemble"]["members"]
     }

@@ -23,7 +23,7 @@ from impact_gnn.diagnostics import (
     entity_paths,
 )
 from impact_gnn.diagnostics import view as views
-from impact_gnn.diagnostics.assumption import NOT_TESTABLE, judge, listed
+from impact_gnn.diagnostics.assumption import NOT_TESTABLE, VIOLATED, judge, listed
 from impact_gnn.diagnostics.connectivity_models import MODELS, Layout, PairCounts, Share, fit_models
 from impact_gnn.diagnostics.feature_drift import Cells, feature_drift
 from impact_gnn.diagnostics.label_mix import label_mix
@@ -708,6 +708,15 @@ def test_centring_leads_where_the_mix_is_stable_and_trails_where_it_changes(diag
     assert changing.index("labels") < changing.index("plain")
     assert changing.index("recency") < changing.index("plain") < stable.index("recency")
     assert set(stable) == set(changing)  # evidence orders, it does not prune
+
+
+def test_old_labels_are_forgotten_sooner_where_features_drift(diagnosis, graph):
+    violated = replace(diagnosis.feature_drift, status=VIOLATED)
+    drifting = ranked(replace(diagnosis, feature_drift=violated), graph)
+    stable = ranked(diagnosis, graph)
+    for method in ("recency-fast", "window"):
+        assert drifting.index(method) < drifting.index("plain")
+        assert stable.index(method) > stable.index("plain")
 
 
 def test_snapshots_rank_higher_where_past_and_future_differ(diagnosis, graph):

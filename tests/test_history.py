@@ -24,6 +24,7 @@ from impact_gnn.propagation.history import (
     SHRINKAGE,
     history_columns,
     history_names,
+    recent_and_last_labels,
 )
 from reproduction.event_tables import log_losses, matches, ratings
 
@@ -102,6 +103,14 @@ def columns_of(view, nodes=None):
     """The columns by name, of all rows or of some."""
     nodes = np.arange(view.num_nodes) if nodes is None else nodes
     return dict(zip(history_names(view), history_columns(view, nodes).T, strict=True))
+
+
+def last_columns(view, nodes):
+    """Recent class proportions and those of the last labels, side by side."""
+    return np.hstack(recent_and_last_labels(view, nodes))
+
+
+BOTH = pytest.mark.parametrize("read", [history_columns, last_columns])
 
 
 # -- the oracle: every definition as a loop
@@ -215,16 +224,21 @@ def running_columns(view, label_time):
     }
 
 
+def label_times(view):
+    """The time before which every row knows labels."""
+    first = {}
+    for v in range(view.num_nodes):
+        period = min(view.time[v], view.cutoff)
+        first[period] = min(first.get(period, np.inf), view.timestamp[v])
+    return [first[min(time, view.cutoff)] for time in view.time]
+
+
 def naive(view):
     """All columns [by name] of all rows."""
     rows = range(view.num_nodes)
     stamp, label = view.timestamp, view.label
     everyone = {v: {0} for v in rows}
-    first = {}
-    for v in rows:
-        period = min(view.time[v], view.cutoff)
-        first[period] = min(first.get(period, np.inf), stamp[v])
-    label_time = [first[min(view.time[v], view.cutoff)] for v in rows]
+    label_time = label_times(view)
     result = running_columns(view, label_time)
     newest_label = [span(stamp[v], label_time[v]) for v in rows]
     result["log time since the newest known label"] = newest_label
@@ -366,10 +380,38 @@ def test_columns_are_those_of_the_loops(seed, delay):
         np.testing.assert_allclose(result[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-def test_some_rows_are_rows_of_all():
+@pytest.mark.parametrize(("seed", "delay"), [(0, 0.0), (1, 0.0), (2, 9.0)])
+def test_last_labels_are_those_of_the_loops(seed, delay):
+    view = view_of(events(seed, label_delay=delay))
+    columns = columns_of(view)
+    names = [f"all rows: proportion of class {k}, half-life 3" for k in (1, 2)]
+    others = np.stack([columns[name] for name in names], axis=1)
+    expected_recent = np.column_stack([1 - others.sum(1), others])
+    label_time, roles = label_times(view), links(view)
+    expected_last = expected_recent.copy()
+    for v in range(view.num_nodes):
+        proportions = []
+        for triple in (HOME, AWAY, PLAYED_IN):
+            reads, writes = roles["-".join(triple)]
+            for entity in reads[v]:
+                pairs = writes_before(view, writes, {entity}, before=label_time[v], labelled=True)
+                newest = max((view.timestamp[u] for u, _ in pairs), default=None)
+                labels = [view.label[u] for u, _ in pairs if view.timestamp[u] == newest]
+                if labels:
+                    proportions.append(np.bincount(labels, minlength=3) / len(labels))
+        if proportions:
+            expected_last[v] = np.mean(proportions, axis=0)
+    recent, last = recent_and_last_labels(view, np.arange(view.num_nodes))
+    np.testing.assert_allclose(recent, expected_recent, atol=1e-6)
+    np.testing.assert_allclose(last, expected_last, atol=1e-6)
+    assert np.abs(last - recent).max() > 0.3
+
+
+@BOTH
+def test_some_rows_are_rows_of_all(read):
     view = view_of(events())
     nodes = np.array([17, 3, 80, 17])
-    assert np.array_equal(history_columns(view, nodes), history_columns(view, np.arange(90))[nodes])
+    assert np.array_equal(read(view, nodes), read(view, np.arange(90))[nodes])
 
 
 # -- values that are not known yet
@@ -396,28 +438,31 @@ def changed_rows(view, rows, seed=1):
     return view.with_parts(nodes, relations)
 
 
+@BOTH
 @pytest.mark.parametrize("delay", [0.0, 9.0])
-def test_later_and_simultaneous_rows_change_no_bit(delay):
+def test_later_and_simultaneous_rows_change_no_bit(delay, read):
     view = view_of(events(label_delay=delay))
     for t in np.unique(view.timestamp):
         now = np.flatnonzero(view.timestamp == t)
         for v in now[:2]:
             others = np.flatnonzero((view.timestamp >= t) & (np.arange(view.num_nodes) != v))
-            before = history_columns(view, np.array([v]))
-            after = history_columns(changed_rows(view, others), np.array([v]))
+            before = read(view, np.array([v]))
+            after = read(changed_rows(view, others), np.array([v]))
             assert np.array_equal(before, after), (t, v)
     # A check of the check: earlier rows do change something.
-    assert not np.array_equal(before, history_columns(changed_rows(view, np.arange(50)), now[:1]))
+    assert not np.array_equal(before, read(changed_rows(view, np.arange(50)), now[:1]))
 
 
-def test_labels_from_the_cutoff_on_change_no_bit():
+@BOTH
+def test_labels_from_the_cutoff_on_change_no_bit(read):
     graph = events()
     y = np.where(graph.time >= CUTOFF, (graph.y + 1) % 3, graph.y)
     views = [view_of(graph), view_of(events(y=y))]
-    assert np.array_equal(*(history_columns(view, np.arange(90)) for view in views))
+    assert np.array_equal(*(read(view, np.arange(90)) for view in views))
 
 
-def test_labels_wait_for_their_delay():
+@BOTH
+def test_labels_wait_for_their_delay(read):
     """A label that becomes known exactly when labels are read is not known yet."""
     graph = events()
     target = np.flatnonzero(graph.time >= CUTOFF)[:1]
@@ -428,17 +473,18 @@ def test_labels_wait_for_their_delay():
     y[row] = (y[row] + 1) % 3
     for delay, is_blind in ((wait, True), (wait - 0.5, False)):
         views = [view_of(events(y=each, label_delay=delay)) for each in (graph.y, y)]
-        result = [history_columns(view, target) for view in views]
+        result = [read(view, target) for view in views]
         assert np.array_equal(*result) == is_blind
 
 
-def test_a_training_row_knows_as_little_of_its_period_as_a_target():
+@BOTH
+def test_a_training_row_knows_as_little_of_its_period_as_a_target(read):
     view = view_of(events())
     is_second = view.time == 2
     y = np.where(is_second, (view.y + 1) % 3, view.y)
     rows = np.flatnonzero(is_second)
     other = view.with_labels(y)
-    assert np.array_equal(history_columns(view, rows), history_columns(other, rows))
+    assert np.array_equal(read(view, rows), read(other, rows))
 
 
 def test_rows_of_other_types_without_an_exact_time_come_when_their_period_is_over():
@@ -497,13 +543,21 @@ def test_a_delay_counts_from_the_date_to_the_period():
 # -- engines, and graphs with history features
 
 
-@pytest.mark.parametrize("method", ["history", "features+history", "labels+history+recency"])
-def test_engines_agree_bit_by_bit(method, tmp_path):
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [
+        ("trees", "history"),
+        ("trees", "features+history"),
+        ("trees", "labels+history+recency"),
+        ("prior", "last"),
+    ],
+)
+def test_engines_agree_bit_by_bit(model, method, tmp_path):
     graph = events(num_matches=200)
     result = []
     for engine in (Memory(), Disk(tmp_path / "disk", memory="1MB")):
-        model = Pipeline("trees", method, cutoff=CUTOFF, epochs=5).fit(graph, engine=engine)
-        result.append(model.predict_proba(graph, engine=engine))
+        fitted = Pipeline(model, method, cutoff=CUTOFF, epochs=5).fit(graph, engine=engine)
+        result.append(fitted.predict_proba(graph, engine=engine))
     assert np.array_equal(*result)
 
 
@@ -516,6 +570,48 @@ def test_a_saved_model_reads_the_history_of_a_grown_graph(tmp_path):
     before, after = loaded.predict_proba(past), loaded.predict_proba(whole)
     is_old = whole.time[whole.time >= CUTOFF] == CUTOFF
     np.testing.assert_allclose(after[is_old], before, atol=1e-6)
+
+
+def labels_that_stay(num_rows=600, num_entities=40):
+    """Rows of entities that change their class rarely."""
+    rng = np.random.default_rng(0)
+    time = np.repeat(np.arange(6), num_rows // 6)
+    entity = rng.integers(0, num_entities, num_rows)
+    current = rng.integers(0, 3, num_entities)
+    y = np.where(rng.random(num_rows) < 0.9, current[entity], rng.integers(0, 3, num_rows))
+    return ig.TemporalGraph.hetero(
+        nodes={"row": {"y": y, "time": time}, "entity": {"num_nodes": num_entities}},
+        edges={("entity", "has", "row"): np.stack([entity, np.arange(num_rows)])},
+        target="row",
+    )
+
+
+def test_last_labels_are_a_model_that_is_saved_and_explained(tmp_path):
+    """Rows have no features: nothing else is read, and predictions are mostly right."""
+    graph = labels_that_stay()
+    model = Pipeline("prior", "last", cutoff=5, class_weight="balanced").fit(graph)
+    probabilities = model.predict_proba(graph)
+    truth = graph.y[graph.time >= 5]
+    assert (probabilities.argmax(1) == truth).mean() > 0.75
+    assert 0.5 < model.fitted.head.last_weight < 0.95
+    model.save(tmp_path / "model")
+    loaded = Pipeline.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict_proba(graph), probabilities)
+    with pytest.warns(UserWarning, match="the model uses last"):
+        few = loaded.predict_proba(graph, nodes=graph.ids[graph.time >= 5][:3])
+    np.testing.assert_allclose(few, probabilities[:3], atol=1e-6)
+    explanation = explain(model, graph, np.flatnonzero(graph.time >= 5)[0])
+    parts = {part.name: part.contribution for part in explanation.parts}
+    assert abs(parts["last labels of entities"]) > 0.1
+    difference = explanation.probability - explanation.runner_up_probability
+    assert sum(parts.values()) == pytest.approx(difference, abs=1e-5)
+    assert all(voice.error < 1e-5 for voice in explanation.voices)
+
+
+@pytest.mark.parametrize("method", ["labels+last", "last+recency", "pmp+last"])
+def test_last_labels_go_with_no_other_part(method):
+    with pytest.raises(InputError, match="which replaces all inputs"):
+        Pipeline("prior", method).checked()
 
 
 def test_exact_times_and_delays_are_saved(tmp_path):

@@ -27,8 +27,10 @@ from impact_gnn.backtesting import (
     PeriodScore,
     Selection,
     SelectionReason,
+    SimpleResult,
     Status,
 )
+from impact_gnn.backtesting.prior_forecast import PriorForecast
 from impact_gnn.checks import InputError
 from impact_gnn.diagnostics.assumption import HOLDS, NOT_TESTABLE, UNCERTAIN, VIOLATED
 from impact_gnn.estimators import Calibration, Candidate, EnsembleSpec, Member
@@ -204,6 +206,15 @@ def outcome():
         calibration=calibration,
         fold_checks=checks,
         by_horizon=lags,
+        simplest=[
+            SimpleResult("majority class", None, 0.51, 0.625),
+            SimpleResult("prior:plain", 1.21, 0.51, 0.54),
+            SimpleResult("prior:last", 1.1, 0.58, 0.59),
+            SimpleResult("selected model", 0.85, 0.64, 0.6),
+        ],
+        prior_forecast=PriorForecast(
+            [0.2, 0.3, 0.4, 0.1], [0.15, 0.2, 0.25, 0.05], [0.26, 0.4, 0.55, 0.2]
+        ),
     )
 
 
@@ -313,7 +324,7 @@ def test_every_figure_is_a_file(finished_run):
     [
         (
             {"schema": 0},
-            "summary.json has schema 0, but this release reads 10; use the release that wrote it.",
+            "summary.json has schema 0, but this release reads 11; use the release that wrote it.",
         ),
         ({"fits": {}}, "summary.json.fits is {} but should be"),
         ({"command": 3}, "summary.json.command is 3 but should be of type str"),
@@ -322,7 +333,7 @@ def test_every_figure_is_a_file(finished_run):
 def test_another_schema_is_refused_with_a_sentence(whole, tmp_path, change, sentence):
     write_summary(whole, tmp_path / "summary.json")
     content = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert content["schema"] == 10
+    assert content["schema"] == 11
     (tmp_path / "summary.json").write_text(json.dumps(content | change), encoding="utf-8")
     with pytest.raises(InputError, match=re.escape(sentence)):
         read_summary(tmp_path / "summary.json")
@@ -480,6 +491,43 @@ def test_expected_accuracy_and_calibration(page):
         "One model (trees:pmp+center+labels, the first member of the ensemble), trained up to 2004"
         in trust
     )
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_the_forecast_of_class_proportions_has_intervals(whole):
+    drifting = changed(whole, backtest__calibration__strength=0.5)
+    words = Page(render(drifting)).words
+    adjusted = "adjusted by the forecast of the class proportions (90% intervals: "
+    assert adjusted in words
+    listed_classes = words[words.index(adjusted) :][len(adjusted) :][:120]
+    assert (
+        "history & art 40% (25-55%), <script>alert(1)</script> 30% (20-40%) and physics"
+        in listed_classes
+    )
+    assert adjusted not in Page(render(whole)).words
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_the_simplest_predictions_are_compared_with_the_selection(whole, page):
+    assert (
+        "The selected model has a lower log-loss than the best prediction without a model, the "
+        "last known labels of entities. It is less accurate than the majority class in the most "
+        "recent fold." in page.words
+    )
+    assert "majority class of the last labelled periods – 51.0% 62.5%" in page.words
+    assert "selected model 0.850 64.0% 60.0%" in page.words
+    *others, selected = whole.backtest.simplest
+    behind = changed(whole, backtest__simplest=[*others, replace(selected, loss=1.11)])
+    assert "has a higher log-loss than the best" in Page(render(behind)).words
+    last = EnsembleSpec.single(Candidate.parse("prior:last"))
+    fallen_back = changed(
+        whole, backtest__selection=Selection(last, SelectionReason.LAST_LABELS, num_folds=3)
+    )
+    words = Page(render(fallen_back)).words
+    assert "No model was better than the last known labels of entities, so these are" in words
+    assert "On past folds no model was better than the last known labels of the entities" in words
+    without = changed(whole, backtest__simplest=[])
+    assert "Simplest predictions" not in Page(render(without)).words
 
 
 @pytest.mark.usefixtures("without_plots")

@@ -12,6 +12,7 @@ from impact_gnn.backtesting.results import (
     PeriodScore,
     Selection,
     SelectionReason,
+    SimpleResult,
     Status,
 )
 from impact_gnn.backtesting.scores import Scores, Unit
@@ -31,6 +32,7 @@ __all__ = [
     "Scores",
     "Selection",
     "SelectionReason",
+    "SimpleResult",
     "Status",
     "Unit",
     "Window",

@@ -246,13 +246,19 @@ def _searched_parts(effort: str, expected: Mapping[str, float]) -> list[Part]:
 def _toggled(method: Method, part: Part) -> Method | None:
     """The method with the part, or without it where it has it; None where it does not fit in.
 
-    A new weighting replaces that of the method.
+    A new weighting replaces that of the method, and new weights of labels replace others.
     """
     names = {*method.names, *part.requires, part.name}
     if part.name in method:  # it is taken away, with all that requires it
         names = {*method.without(part.name).names}
     elif part.kind is Kind.WEIGHTING:
         names -= {method.weighting}
+    elif part.label_weight is not None:
+        names -= {
+            other.name
+            for other in method.parts
+            if other.name in part.conflicts or part.name in other.conflicts
+        }
     try:
         return Method.join(names)
     except InputError:
@@ -269,7 +275,8 @@ def is_applicable(candidate: Candidate, graph: TemporalGraph, model: Model = "si
     if method.refusal(spec.kind, "") is not None or not method.needs <= offers_of(graph):
         return False
     if spec.kind is ModelKind.PRIOR:
-        return "smooth" in method  # without it, all nodes have one prediction
+        # Without them, all nodes have one prediction.
+        return "smooth" in method or "last" in method
     if spec.kind in (ModelKind.GRAPH, ModelKind.USER):
         return not graph.is_hetero and graph.x is not None
     return graph.is_hetero or not spec.several_types
@@ -325,6 +332,8 @@ def _prior_scores(diagnosis: Diagnosis, graph: TemporalGraph) -> dict[str, tuple
     weighted = {HOLDS: 0.8, UNCERTAIN: 0.3, NOT_TESTABLE: 0.3, VIOLATED: 0.0}[separable]
     by_connections = f"separable connectivity: {separable}"
     by_mix = f"label mix: {mix}"
+    by_change = f"{by_mix}, feature drift: {drift}"
+    forgets = {True: 0.4, False: -0.4}[VIOLATED in (mix, drift)]
     scores = {
         # Neighbours' labels won .5 on the paper's synthetic graphs and .018 on ogbn-arxiv.
         "labels": (1.5, "neighbours' labels are the strongest input on most graphs"),
@@ -339,8 +348,8 @@ def _prior_scores(diagnosis: Diagnosis, graph: TemporalGraph) -> dict[str, tuple
         "snapshot": (-0.4, "past and future neighbours are alike"),
         "ends": (0.2, "nodes are connected through nodes without a time"),
         "recency": (-0.3, "older labels are as informative as recent ones"),
-        "recency-fast": (0.4 if mix == VIOLATED else -0.4, by_mix),
-        "window": (0.3 if mix == VIOLATED else -0.5, by_mix),
+        "recency-fast": (forgets, by_change),
+        "window": (forgets - 0.1, by_change),
         "features": (-0.6 if separable == VIOLATED else -1.0, "ignores the neighbours"),
     }
     if drift in (VIOLATED, UNCERTAIN):

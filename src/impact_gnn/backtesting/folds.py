@@ -7,7 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy import ndarray
 
-from impact_gnn.backtesting.prior_forecast import forecast_prior
+from impact_gnn.backtesting.prior_forecast import (
+    PriorForecast,
+    forecast_interval,
+    forecast_prior,
+)
 from impact_gnn.checks import InputError, TooShort
 from impact_gnn.engines import Engine, as_engine
 from impact_gnn.graph import TemporalGraph
@@ -136,20 +140,42 @@ def prior_drift(graph: TemporalGraph, first: int) -> ndarray:
 
     It is 0 for classes without a label before.
     """
-    is_past = graph.has_known_label(first)
-    # Labels by period and class [T, Y].
-    counts = np.zeros((len(graph.times), graph.num_labels))
-    np.add.at(counts, (graph.period[is_past], graph.label[is_past]), 1)
+    counts = labels_by_period(graph, first)
     prior = counts.sum(0) / counts.sum()
     forecast = forecast_prior(counts, graph.horizon())
     ratio = np.divide(forecast, prior, out=np.ones_like(prior), where=prior > 0)
     return np.clip(np.log(ratio), -MAX_DRIFT, MAX_DRIFT)
 
 
+def forecast_for_targets(graph: TemporalGraph) -> PriorForecast:
+    """The forecast class proportions of the targets of a view, with intervals."""
+    cutoff = graph.require_cutoff("a forecast of class proportions needs")
+    counts = labels_by_period(graph, cutoff)
+    return forecast_interval(counts, graph.horizon(), int(graph.targets().sum()))
+
+
+def labels_by_period(graph: TemporalGraph, first: int) -> ndarray:
+    """Labels before period `first` by period and class [T, Y]."""
+    is_past = graph.has_known_label(first)
+    counts = np.zeros((len(graph.times), graph.num_labels))
+    np.add.at(counts, (graph.period[is_past], graph.label[is_past]), 1)
+    return counts
+
+
 def prior_before(graph: TemporalGraph, window: Window) -> ndarray:
     """Class proportions of the labels before a window."""
     counts = _labels_before(graph, window)
     return counts / counts.sum()
+
+
+def majority_before(graph: TemporalGraph, window: Window) -> int:
+    """The most frequent class of the last labelled periods before a window.
+
+    There are as many periods as targets span.
+    """
+    is_past = graph.has_known_label(window.first)
+    first = np.unique(graph.time[is_past])[-graph.horizon() :][0]
+    return int(np.bincount(graph.label[is_past & (graph.time >= first)]).argmax())
 
 
 def times_of(graph: TemporalGraph, window: Window) -> ndarray:

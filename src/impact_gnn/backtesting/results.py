@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from impact_gnn.backtesting.prior_forecast import PriorForecast
 from impact_gnn.estimators import Calibration, Candidate, EnsembleSpec, FitSettings, Method
 from impact_gnn.estimators.calibration import Bin
 from impact_gnn.metrics import METRICS
@@ -13,6 +14,7 @@ from impact_gnn.statistics import Estimate
 
 BASELINE = Candidate()
 CLASS_PRIOR = Candidate(model="prior")  # the forecast class proportions, the same for every node
+LAST_LABELS = Candidate.parse("prior:last")  # the last known labels of the entities of a node
 MAX_ROWS = 20  # of a printed table, besides the selected and the baseline
 
 
@@ -32,6 +34,7 @@ class SelectionReason(str, Enum):
     BETTER = "better"
     NONE_BETTER = "none better"
     CLASS_PRIOR = "no better than the class prior"
+    LAST_LABELS = "no better than the last labels"
     NONE_TRIED = "none tried"
     OUT_OF_TIME = "out of time"
     TOO_SHORT = "too short"
@@ -92,6 +95,11 @@ class Selection:
             return (
                 "On past folds no model was better than the forecast class proportions alone, "
                 "so these are predicted for every node."
+            )
+        if self.reason is SelectionReason.LAST_LABELS:
+            return (
+                "On past folds no model was better than the last known labels of the entities of a "
+                "node, so these are predicted."
             )
         if self.gain is None:
             return "The budget ended before any other candidate was complete."
@@ -164,6 +172,16 @@ class HorizonScore:
 
 
 @dataclass(frozen=True)
+class SimpleResult:
+    """Scores on past windows of a prediction without a model, or of the selection."""
+
+    name: str  # "majority class", "selected model", or a candidate
+    loss: float | None  # log-loss, geometric mean over folds, newer ones counting more
+    score: float | None  # weighted mean over folds, by the metric, as people read it
+    newest_score: float | None  # of the newest fold
+
+
+@dataclass(frozen=True)
 class BacktestResult:
     """The result of a back-test: a row per candidate from best to worst, and the selection."""
 
@@ -180,6 +198,9 @@ class BacktestResult:
     by_horizon: list[HorizonScore]
     # corrections for time; their differences are to the same model without a correction
     time_corrections: list[CandidateResult] = field(default_factory=list)
+    # the simplest predictions, and the selection as the last one
+    simplest: list[SimpleResult] = field(default_factory=list)
+    prior_forecast: PriorForecast | None = None  # None without folds
 
     @classmethod
     def without_folds(cls, effort: str, metric: str = "accuracy") -> BacktestResult:

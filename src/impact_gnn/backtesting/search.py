@@ -46,6 +46,7 @@ from impact_gnn.backtesting.folds import (
     Fold,
     Window,
     fold_of,
+    forecast_for_targets,
     horizons_of,
     prior_before,
     truth_of,
@@ -54,10 +55,12 @@ from impact_gnn.backtesting.folds import (
 from impact_gnn.backtesting.greedy import START, greedy_weights
 from impact_gnn.backtesting.results import (
     BASELINE,
+    LAST_LABELS,
     BacktestResult,
     CandidateResult,
     FoldCheck,
     HorizonScore,
+    SimpleResult,
     Status,
     uncalibrated,
 )
@@ -234,7 +237,8 @@ class Search:
         """Evaluates candidates round by round, then selects."""
         self.prepare()
         if self.candidates is not None:
-            candidates = list(dict.fromkeys(map(self.without_own_model, self.candidates)))
+            named = map(self.without_own_model, self.candidates)
+            candidates = list(dict.fromkeys([*named, *self.simplest]))
             self.allowed = sum(map(self.cost, candidates))
             self.evaluate(candidates, on_all_folds=True)
         else:
@@ -265,13 +269,14 @@ class Search:
         corrections = time_corrections(self.graph)
         if corrections and not {UNCORRECTED, UNCORRECTED.smoothed()} & set(first):
             corrections.insert(0, UNCORRECTED)
-        self.allowed += sum(map(self.cost, corrections))  # they do not shorten the search
+        always = [*self.simplest, *corrections]
+        self.allowed += sum(map(self.cost, always))  # they do not shorten the search
         if self.budget is None:
             # In one batch, so that jobs have fits to go on with.
-            self.evaluate([*first, *corrections], on_all_folds=True)
+            self.evaluate([*first, *always], on_all_folds=True)
         else:
             self.evaluate(first, on_all_folds=True)
-            self.evaluate(corrections, on_all_folds=True)
+            self.evaluate(always, on_all_folds=True)
         while batch := self.affordable(self.next_round(), self.allowed - self.work):
             self.evaluate(batch, on_all_folds=False)
 
@@ -282,7 +287,9 @@ class Search:
         calibration = uncalibrated(self.pipeline.metric)
         fold_checks: list[FoldCheck] = []
         by_horizon: list[HorizonScore] = []
+        simplest: list[SimpleResult] = []
         if BASELINE in selection.finalists:
+            simplest = selection.compare_simplest(selected.ensemble)
             calibration = selection.fit_calibration(selected.ensemble)
             fold_checks = selection.check_each_fold(selected.ensemble)
             if not self.out_of_time and self.effort != "quick":
@@ -304,6 +311,8 @@ class Search:
             fold_checks=fold_checks,
             by_horizon=by_horizon,
             time_corrections=self.corrected_results(weights),
+            simplest=simplest,
+            prior_forecast=forecast_for_targets(self.graph),
         )
 
     def corrected_results(self, weights: Mapping[Candidate, float]) -> list[CandidateResult]:
@@ -315,6 +324,11 @@ class Search:
         ]
 
     # -- which candidates come next
+
+    @property
+    def simplest(self) -> list[Candidate]:
+        """Candidates without a model, which no selection may be worse than."""
+        return list(filter(self.is_applicable, [LAST_LABELS]))
 
     def is_applicable(self, candidate: Candidate) -> bool:
         """Whether a candidate can be computed, by the pipeline's model where it names none.

@@ -9,7 +9,7 @@ folds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from numpy import ndarray
 from impact_gnn.backtesting.folds import (
     Window,
     learnable,
+    majority_before,
     prior_before,
     prior_drift,
     times_of,
@@ -29,10 +30,12 @@ from impact_gnn.backtesting.greedy import MIN_GAIN, fold_weights, greedy_weights
 from impact_gnn.backtesting.results import (
     BASELINE,
     CLASS_PRIOR,
+    LAST_LABELS,
     FoldCheck,
     PeriodScore,
     Selection,
     SelectionReason,
+    SimpleResult,
 )
 from impact_gnn.backtesting.scores import Scores
 from impact_gnn.estimators import Calibration, Candidate, EnsembleSpec, Member
@@ -51,10 +54,19 @@ from impact_gnn.metrics import Scoring, log_loss, mean_and_error
 from impact_gnn.statistics import Estimate, combined
 
 DRIFT_STRENGTHS = (0.5, 1.0)  # shares of the forecast drift of class proportions
-CLEAR_GAIN = 0.01  # relative decrease of a loss that the forecast class proportions must achieve
+CLEAR_GAIN = 0.01  # relative decrease of a loss that a simpler prediction must achieve
 
+MAJORITY = "majority class"
 BASELINE_ALONE = EnsembleSpec.single(BASELINE)
 PRIOR_ALONE = EnsembleSpec.single(CLASS_PRIOR)
+LAST_ALONE = EnsembleSpec.single(LAST_LABELS)
+# Predictions without a model, and the reason why one of them is selected.
+SIMPLEST = {
+    PRIOR_ALONE: SelectionReason.CLASS_PRIOR,
+    LAST_ALONE: SelectionReason.LAST_LABELS,
+}
+# Ensembles that are not selected by folds, so every fold can evaluate them.
+FIXED = (BASELINE_ALONE, *SIMPLEST)
 
 WindowIndex: TypeAlias = ndarray
 """Positions among the labelled nodes of a window, the order of its truth and predictions."""
@@ -96,6 +108,10 @@ class EnsembleSelection:
     finalists: Sequence[Candidate]  # evaluated on every fold, the best first
     windows: Sequence[Window]  # oldest first
     graph: TemporalGraph
+    # of ensembles that no fold selects
+    _calibrated: dict[EnsembleSpec, list[CalibratedFold]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @cached_property
     def holdouts(self) -> list[Holdout]:
@@ -134,17 +150,21 @@ class EnsembleSelection:
     def select(self, *, out_of_time: bool = False) -> Selection:
         """The ensemble, if it improves on folds that did not select it; otherwise the baseline.
 
-        If the forecast class proportions alone are clearly better, neither is selected.
+        If one of the simplest predictions is clearly better, neither is selected.
         """
         selection = self.select_model(out_of_time=out_of_time)
         # Without the baseline no calibration and no checks follow.
         if BASELINE not in self.finalists:
             return selection
-        if selection.ensemble != PRIOR_ALONE and not self.prior_is_better(selection.ensemble):
+        selected = selection.ensemble
+        better = [one for one in self.simplest if self.is_better(one, selected)]
+        if selected in self.simplest:
+            better.append(selected)
+        if not better:
             return selection
+        simple = min(better, key=lambda one: self.overall_loss(self.calibrated_folds(one)))
         # The gain is that of an ensemble that is not selected.
-        reason = SelectionReason.CLASS_PRIOR
-        return replace(selection, ensemble=PRIOR_ALONE, reason=reason, gain=None)
+        return replace(selection, ensemble=simple, reason=SIMPLEST[simple], gain=None)
 
     def select_model(self, *, out_of_time: bool) -> Selection:
         """The ensemble or the baseline."""
@@ -267,19 +287,74 @@ class EnsembleSelection:
         true_class = probabilities[mask][np.arange(len(truth)), truth]
         return log_loss(true_class, self.graph.num_labels)
 
-    def prior_is_better(self, ensemble: EnsembleSpec) -> bool:
-        """Whether forecast class proportions have a clearly lower loss.
+    @property
+    def simplest(self) -> list[EnsembleSpec]:
+        """Predictions without a model that can be selected."""
+        return [
+            ensemble
+            for ensemble in SIMPLEST
+            if ensemble == PRIOR_ALONE or ensemble.candidates[0] in self.finalists
+        ]
 
-        Their score must not be lower in the newest holdout: a forecast that failed long ago, before
-        the proportions began to drift, says little.
+    def is_better(self, simple: EnsembleSpec, ensemble: EnsembleSpec) -> bool:
+        """Whether a simpler prediction has a clearly lower loss.
+
+        Its score must not be lower in the newest holdout: a forecast that failed long ago, before
+        the proportions began to drift, says little. Where the ensemble is less accurate than the
+        majority class there, any lower loss is enough: the labels of the forecast proportions are
+        those of the majority class, unless these proportions are about to change.
         """
         ours = self.calibrated_folds(ensemble)
-        prior = self.calibrated_folds(PRIOR_ALONE)
-        if self.overall_loss(prior) > (1 - CLEAR_GAIN) * self.overall_loss(ours):
+        theirs = self.calibrated_folds(simple)
+        required_gain = 0.0 if self.is_below_majority(ours) else CLEAR_GAIN
+        if self.overall_loss(theirs) >= (1 - required_gain) * self.overall_loss(ours):
             return False
         newest = len(self.holdouts) - 1
         score = self.per_node_score(newest, ours[newest]).mean()
-        return bool(score <= self.per_node_score(newest, prior[newest]).mean())
+        return bool(score <= self.per_node_score(newest, theirs[newest]).mean())
+
+    def is_below_majority(self, folds: Sequence[CalibratedFold]) -> bool:
+        """Whether predictions are less accurate than the majority class on the newest holdout."""
+        if self.metric != "accuracy":
+            return False
+        newest = len(self.holdouts) - 1
+        majority = self.majority_folds[newest]
+        accuracy = self.per_node_score(newest, folds[newest]).mean()
+        return bool(accuracy < self.per_node_score(newest, majority).mean())
+
+    @cached_property
+    def majority_folds(self) -> list[CalibratedFold]:
+        """The majority class of the last labelled periods before every holdout, as certain."""
+        one_hot = np.eye(self.graph.num_labels)
+        return [
+            CalibratedFold(
+                probabilities=one_hot[[majority_before(self.graph, one.window)] * len(one.index)],
+                calibration=Calibration(),
+            )
+            for one in self.holdouts
+        ]
+
+    def compare_simplest(self, ensemble: EnsembleSpec) -> list[SimpleResult]:
+        """Scores of the simplest predictions on all holdouts, and of the selection as the last."""
+        majority = self.simple_result(MAJORITY, self.majority_folds)
+        # A certain class has an infinite loss and no ranks, but an accuracy.
+        majority = replace(majority, loss=None)
+        if self.metric != "accuracy":
+            majority = replace(majority, score=None, newest_score=None)
+        others = [self.simple_result(str(one), self.calibrated_folds(one)) for one in self.simplest]
+        selected = self.simple_result("selected model", self.calibrated_folds(ensemble))
+        return [majority, *others, selected]
+
+    def simple_result(self, name: str, folds: Sequence[CalibratedFold]) -> SimpleResult:
+        """Loss and scores of predictions for all holdouts."""
+        scores = [float(self.per_node_score(k, fold).mean()) for k, fold in enumerate(folds)]
+        display = self.scoring_of(self.holdouts[-1]).rule.displayed
+        return SimpleResult(
+            name=name,
+            loss=self.overall_loss(folds),
+            score=display(float(self.holdout_weights @ scores)),
+            newest_score=display(scores[-1]),
+        )
 
     def overall_loss(self, folds: Sequence[CalibratedFold]) -> float:
         """Log-loss on nodes whose classes could be learned, over all holdouts."""
@@ -313,10 +388,15 @@ class EnsembleSelection:
 
     def calibrated_folds(self, ensemble: EnsembleSpec) -> list[CalibratedFold]:
         """Predictions of the selection, every fold calibrated by the others."""
-        if ensemble not in (BASELINE_ALONE, PRIOR_ALONE):
+        if ensemble not in FIXED:
             return self.calibrated_out_of_fold
+        if ensemble not in self._calibrated:
+            self._calibrated[ensemble] = self._calibrate(ensemble)
+        return self._calibrated[ensemble]
+
+    def _calibrate(self, ensemble: EnsembleSpec) -> list[CalibratedFold]:
         folds = self.predictions_of(ensemble)
-        if ensemble == BASELINE_ALONE:
+        if ensemble != PRIOR_ALONE:
             return calibrate_each_by_others(folds, self.metric)
         # The class prior needs no calibration but the forecast.
         return [calibrated_by(Calibration().with_drift(fold.drift, 1.0), fold) for fold in folds]
@@ -324,9 +404,9 @@ class EnsembleSelection:
     def predictions_of(self, ensemble: EnsembleSpec) -> list[OutOfFold]:
         """Out-of-fold predictions of the selection.
 
-        The baseline and the class prior are fixed; other ensembles are selected again per holdout.
+        The baseline and the simplest are fixed; other ensembles are selected again per holdout.
         """
-        if ensemble not in (BASELINE_ALONE, PRIOR_ALONE):
+        if ensemble not in FIXED:
             return self.out_of_fold
         return [self.predict(k, ensemble) for k in range(len(self.holdouts))]
 

@@ -196,8 +196,9 @@ def fit_calibration(
     `MAX_HARM`; with a single fold it must help by `MIN_HELP`. `drift` is the forecast for the rows
     to calibrate.
 
-    (A bias per class, learned from the errors of past folds, was worse on later nodes, and so were
-    class proportions that EM estimates from the predictions.)
+    (A bias per class, learned from the errors of past folds, was no better on later windows: see
+    docs/results.md, "A bias per class". Class proportions that EM estimates from the predictions
+    were worse.)
     """
     known = [fold.of_known_classes() for fold in folds]
     best = _fit_temperature(known, 0.0)

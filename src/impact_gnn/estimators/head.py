@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 from numpy import ndarray
+from scipy.optimize import minimize_scalar
 
 from impact_gnn import checks
-from impact_gnn.metrics import Scoring
+from impact_gnn.metrics import Scoring, probability_of
 from impact_gnn.nn import HopTask, Lesson, Task, Term, Training
+
+MOST_OF_LAST = 0.99  # of a mixture: no class becomes impossible
 
 
 @dataclass(frozen=True)
@@ -127,25 +130,61 @@ def matrix(task: Task, rows: ndarray) -> ndarray:
 class PriorHead(Head):
     """The (weighted) class proportions of the training rows, for all rows.
 
-    With smoothing, this is label propagation.
+    With smoothing, this is label propagation. With the part "last", every row has its own class
+    proportions: recent ones mixed with the last labels of its entities. The weight of the latter
+    has the least log-loss on the training rows.
     """
 
     share: ndarray
+    last_weight = 0.0
+
+    @property
+    def reads_proportions(self) -> bool:
+        """Whether the inputs are class proportions, without any features."""
+        return bool(self.shape.label_hops) and not self.shape.hops
 
     def fit(self, task: Task, lesson: Lesson, rounds: int | None = None) -> None:
         train = lesson.split.train
         weight = None if lesson.weight is None else lesson.weight[train]
         count = np.bincount(lesson.label[train], weight, self.shape.num_labels)
         self.share = (count / count.sum()).astype(np.float32)
+        if self.reads_proportions:
+            self.last_weight = self._best_weight(task, train, lesson.label[train])
         self.rounds = 1
         if len(lesson.split.valid):
             self.valid_score = self.validation_score(task, lesson, lesson.split.valid)
 
+    def _best_weight(self, task: Task, rows: ndarray, label: ndarray) -> float:
+        """Return the weight of the last labels with the least log-loss on some rows."""
+        recent, last = np.split(matrix(task, rows).astype(np.float64), 2, axis=1)
+        recent_truth = probability_of(label, recent)
+        last_truth = probability_of(label, last)
+
+        def loss(weight: float) -> float:
+            return -float(np.log((1 - weight) * recent_truth + weight * last_truth).mean())
+
+        return float(minimize_scalar(loss, bounds=(0, MOST_OF_LAST), method="bounded").x)
+
     def probabilities(self, task: Task, rows: ndarray) -> ndarray:
+        if self.reads_proportions:
+            return self.mixed(matrix(task, rows))
         return np.tile(self.share, (len(rows), 1))
 
+    def mixed(self, columns: ndarray) -> ndarray:
+        """Mix recent proportions and those of the last labels, side by side [n, 2 num_labels]."""
+        recent, last = np.split(columns, 2, axis=1)
+        return (1 - self.last_weight) * recent + self.last_weight * last
+
+    def predict_proba(self, task: Task, rows: ndarray) -> ndarray:
+        """Return probabilities; those of the part "last" do not depend on class weights."""
+        if self.reads_proportions:
+            return self.probabilities(task, rows)
+        return super().predict_proba(task, rows)
+
     def arrays(self) -> dict[str, ndarray]:
-        return {"share": self.share}
+        return {"share": self.share, "last_weight": np.array([self.last_weight])}
 
     def restore(self, arrays: Mapping[str, ndarray]) -> None:
         self.share = arrays["share"]
+        if "last_weight" in arrays:
+            self.last_weight = float(arrays["last_weight"][0])

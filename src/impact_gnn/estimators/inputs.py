@@ -23,7 +23,7 @@ from impact_gnn.engines.hop import ComputedHop, Hop, as_hop, selected_hop
 from impact_gnn.engines.memory import Memory
 from impact_gnn.engines.operator import Operator
 from impact_gnn.graph import TemporalGraph
-from impact_gnn.methods import HopContext, Method
+from impact_gnn.methods import HopContext, Method, Part
 from impact_gnn.propagation.degrees import degrees
 from impact_gnn.propagation.hops import own_relation
 from impact_gnn.propagation.labels import repeated_label_hops
@@ -159,6 +159,9 @@ class Inputs:
         `cutoff` may be earlier than the view's own: validation hides more labels. With `soft`,
         label hops are computed from these probabilities of the rows [n, Y] instead of the labels.
         """
+        for part in method.parts:
+            if part.proportions is not None:
+                return [], self._proportions(part, cutoff)
         own = self._own_columns(method, cutoff)
         # The part "features" stands for a node's own features alone.
         if "features" in method:
@@ -199,6 +202,16 @@ class Inputs:
                 columns += self._cache[key]
         return columns
 
+    def _proportions(self, part: Part, cutoff: Time) -> list[Hop]:
+        """Return the class proportions that a part reads instead of features and messages."""
+        hook = part.proportions
+        assert hook is not None
+        view = self.view.masked(cutoff)
+        # Parts read labels, so matrices are cached by cutoff.
+        return self._cached(
+            (part.name, cutoff), lambda: list(map(as_hop, hook(view, self.row_nodes)))
+        )
+
     def _features(self, x: Any) -> Hop:
         """Return the features of the rows, in float32."""
 
@@ -237,6 +250,8 @@ class Inputs:
         On a homogeneous graph all belong together. Squashed messages of a round trip are joined by
         the node's own features, of which they are means.
         """
+        if any(part.proportions is not None for part in method.parts):
+            return []
         num_added = sum(part.inputs is not None for part in method.parts)
         # Every matrix of the node's own columns is a group of its own; hops follow them.
         groups = [[k] for k in range((self.graph.x is not None) + num_added)]

@@ -104,7 +104,7 @@ MODELS: dict[str, ModelSpec] = {
         "boosted trees over the features and all hops side by side", ModelKind.TREES, TreesHead
     ),
     "prior": ModelSpec(
-        "the class prior alone, the same for every node", ModelKind.PRIOR, PriorHead
+        "class proportions of past labels, without features", ModelKind.PRIOR, PriorHead
     ),
 }
 """All models by name."""

@@ -54,8 +54,8 @@ def split_columns(
         by_class = shapley.reshape(head.shape.num_labels, -1)[:, :-1]
         # [columns], label minus runner-up.
         return question.difference(by_class.T), None, 0.0
-    if isinstance(head, PriorHead):  # all rows have the same probabilities
-        return np.zeros(len(row)), np.zeros(len(row)), 0.0
+    if isinstance(head, PriorHead):
+        return _split_mixture(head, row, mean, question)
     if not isinstance(head, NetworkHead) or head.model is None:
         raise InputError(f"a {type(head).__name__} cannot be explained; use trees or a network.")
     # A network reads the row as separate matrices: hops first, then label hops.
@@ -75,6 +75,26 @@ def split_columns(
     slopes, error = mean_slopes(log_odds, end, start, STEPS)
     # Integrated gradients: mean slope on the line times the distance [columns].
     return slopes * (row - mean), slopes, error
+
+
+def _split_mixture(
+    head: PriorHead, row: ndarray, mean: ndarray, question: Question
+) -> tuple[ndarray, ndarray, float]:
+    """Split the log-odds of a mixture: zeros where all rows have the same probabilities."""
+    slopes = np.zeros(len(row))
+    if head.reads_proportions:
+        num_labels = head.shape.num_labels
+        for label, sign in ((question.label, 1.0), (question.runner_up, -1.0)):
+            # Of both hops the column of the class.
+            columns = [label, num_labels + label]
+            weights = np.array([1 - head.last_weight, head.last_weight])
+            ends = np.maximum([weights @ row[columns], weights @ mean[columns]], TINY)
+            # The mean slope of the logarithm between both ends, at equal ends its limit.
+            slope = 1 / ends[0]
+            if not np.isclose(*ends):
+                slope = np.diff(np.log(ends))[0] / np.diff(ends)[0]
+            slopes[columns] = sign * slope * weights
+    return slopes * (row - mean), slopes, 0.0
 
 
 def mean_slopes(

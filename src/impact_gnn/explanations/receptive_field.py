@@ -51,6 +51,10 @@ def input_blocks(inputs: Inputs, method: Method, num_feature_hops: int) -> list[
         return path_name(path) if graph.is_hetero else f"hop {len(path)}"
 
     blocks = []
+    for part in method.parts:
+        if part.proportions is not None:
+            names = ("recent class proportions", "last labels of entities")
+            return [Block(name, target, labels=True) for name in names]
     if graph.x is not None:
         blocks.append(Block(OWN, target))
     for part in method.parts:

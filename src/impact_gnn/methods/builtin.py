@@ -20,7 +20,11 @@ from impact_gnn.methods.part import (
 )
 from impact_gnn.methods.registry import register
 from impact_gnn.propagation.degrees import degree_columns, degree_names
-from impact_gnn.propagation.history import history_columns, history_names
+from impact_gnn.propagation.history import (
+    history_columns,
+    history_names,
+    recent_and_last_labels,
+)
 
 EDGES = frozenset({Needs.EDGES})
 TIMED_EDGES = frozenset({Needs.EDGES, Needs.TIMED_EDGES})
@@ -64,6 +68,12 @@ def _check_features(method: Method) -> str | None:
 def _check_ends(method: Method) -> str | None:
     if method.weighting == PLAIN:
         return "which needs a weighting; add one such as 'pmp'"
+    return None
+
+
+def _check_last(method: Method) -> str | None:
+    if set(method.names) - {"last", "smooth"}:
+        return "which replaces all inputs and learns from no features; drop the other parts"
     return None
 
 
@@ -206,6 +216,15 @@ BUILTIN = [
         prior_score=1.0,
         inputs=history_columns,
         input_names=history_names,
+    ),
+    Part(
+        "last",
+        Kind.INPUT,
+        "recent class proportions are mixed with the last known labels of the entities of a node",
+        needs=frozenset({Needs.HISTORY}),
+        check=_check_last,
+        models=frozenset({ModelKind.PRIOR}),
+        proportions=recent_and_last_labels,
     ),
     Part(
         "recency",

@@ -135,6 +135,8 @@ class Part:
         steps: Steps along edges, in both directions, that `inputs` reads around a node; None if it
             may read the whole graph.
         input_names: Hook `masked graph → names of these columns`, for explanations.
+        proportions: Hook `(masked graph, node index) → matrices of class proportions [n, Y]`, which
+            the model reads in place of features and messages.
         label_weight: Hook `(time, label) → weight of every row [n]`.
         row_weight: Hook `RowContext → weight of every row in context.train`.
         loss_term: Hook `RowContext → term of a network's loss`, or None for no term.
@@ -165,6 +167,7 @@ class Part:
     inputs: Callable[[TemporalGraph, ndarray], ndarray] | None = None
     steps: int | None = None
     input_names: Callable[[TemporalGraph], list[str]] | None = None
+    proportions: Callable[[TemporalGraph, ndarray], list[ndarray]] | None = None
     label_weight: Callable[[ndarray, ndarray], ndarray] | None = None
     row_weight: Callable[[RowContext], ndarray] | None = None
     loss_term: Callable[[RowContext], Term | None] | None = None
@@ -177,8 +180,8 @@ class Part:
         """Whether the prediction of a node depends on nodes outside its neighbourhood."""
         aligns_targets = self.align is not None and not self.labelled_only
         has_far_inputs = self.inputs is not None and self.steps is None
-        has_hook = self.adjust is not None or self.propagation is not None
-        return aligns_targets or has_far_inputs or has_hook
+        hooks = (self.adjust, self.propagation, self.proportions)
+        return aligns_targets or has_far_inputs or any(hook is not None for hook in hooks)
 
     def __repr__(self) -> str:
         return f"Part({self.name!r}, {self.kind.value})"

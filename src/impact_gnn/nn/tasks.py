@@ -64,7 +64,7 @@ class HopTask:
         label_hops: Sequence[Matrix] = (),
         device: torch.device | None = None,
     ) -> None:
-        if not hops:
+        if not hops and not label_hops:
             raise InputError("hops is empty; pass at least the features [N, f].")
         sizes = {values.shape[0] for values in (*hops, *label_hops)}
         if len(sizes) > 1:
@@ -81,7 +81,7 @@ class HopTask:
 
     @property
     def num_rows(self) -> int:
-        return self.hops[0].shape[0]
+        return [*self.hops, *self.label_hops][0].shape[0]
 
     @property
     def in_channels(self) -> list[int]:

@@ -142,12 +142,9 @@ class History:
         newest = self._log_time_since(self.label_time[self.nodes])
         columns = {"log time since the newest known label": newest}
         label = self.graph.label
-        rows = np.arange(len(label))
-        shared = Pairs(rows, np.zeros_like(rows))
-        everything = Role(EVERYTHING, shared, shared, 1)
         # Labels before the own time of every row of the graph, and those known to the nodes.
-        before_rows = self._over_labels(everything, self.timestamp, rows)
-        known_to_nodes = self._over_labels(everything, self.label_time, self.nodes)
+        before_rows = self._over_labels(self._everything, self.timestamp, np.arange(len(label)))
+        known_to_nodes = self._over_labels(self._everything, self.label_time, self.nodes)
         excess = {}
         for k, name in self._classes():
             is_class = (label == k).astype(np.float64)
@@ -167,13 +164,68 @@ class History:
                     self._row_columns(role),
                     self._label_columns(role, excess),
                     self._number_columns(role),
-                    self._outcome_columns(role, everything),
+                    self._outcome_columns(role),
                 )
             else:
                 own_columns = self._writer_columns(role, role.writer)
             for name, values in own_columns:
                 columns[f"{role.name}: {name}"] = values
         return columns
+
+    def recent_and_last_labels(self) -> list[ndarray]:
+        """Return class proportions of recent labels, and of the last labels of entities [n, Y].
+
+        Of an entity in a relation, labels of its newest time with a known label count; entities
+        count the same. Rows without any have the recent proportions.
+        """
+        known_to_nodes = self._over_labels(self._everything, self.label_time, self.nodes)
+        classes = range(self.graph.num_labels)
+        is_class = [(self.graph.label == k).astype(np.float64) for k in classes]
+        recent = [self._proportions(known_to_nodes, one)[RECENT] for one in is_class]
+        size = len(self.nodes)
+        # By requested node: its entities with a label, and the sums of their proportions.
+        count = np.zeros(size)
+        total = np.zeros((self.graph.num_labels, size))
+        for by_relation in self.links.values():
+            for pairs in by_relation.values():
+                position, group, group_of_label, row = self._last_groups(pairs)
+                count += np.bincount(position, minlength=size)
+                group_size = np.bincount(group_of_label)
+                for k in classes:
+                    proportion = np.bincount(group_of_label, is_class[k][row]) / group_size
+                    total[k] += np.bincount(position, proportion[group], size)
+        last = np.where(count > 0, total / np.maximum(count, 1), recent)
+        return [np.stack(recent, axis=1), last.T]
+
+    def _last_groups(self, pairs: Pairs) -> tuple[ndarray, ndarray, ndarray, ndarray]:
+        """Return for every entity of a node its last known labels, a group of one time.
+
+        Returns the positions of the nodes and their groups, one per pair with a known label, then
+        the groups of all labels, and their rows.
+        """
+        position = np.full(self.graph.num_nodes, -1)
+        position[self.nodes] = np.arange(len(self.nodes))
+        reads = pairs.select(position[pairs.row] >= 0)
+        writes = pairs.select(self.graph.label[pairs.row] >= 0)
+        read_time = self.label_time[reads.row]
+        write_time = self.graph.label_known_at[writes.row]
+        # Entity and time as one number, in order of time within an entity.
+        times = np.unique(np.concatenate([read_time, write_time]))
+        keys = writes.entity * len(times) + np.searchsorted(times, write_time)
+        groups, group_of_label = np.unique(keys, return_inverse=True)
+        read_keys = reads.entity * len(times) + np.searchsorted(times, read_time)
+        # The last group strictly before the read; it may be of another entity, or none.
+        group = np.searchsorted(groups, read_keys) - 1
+        is_own = group >= 0
+        is_own[is_own] = groups[group[is_own]] // len(times) == reads.entity[is_own]
+        return position[reads.row[is_own]], group[is_own], group_of_label, writes.row
+
+    @cached_property
+    def _everything(self) -> Role:
+        """The role that all rows share."""
+        rows = np.arange(self.graph.num_nodes)
+        shared = Pairs(rows, np.zeros_like(rows))
+        return Role(EVERYTHING, shared, shared, 1)
 
     def _classes(self) -> list[tuple[int, str]]:
         """Return codes and names of all classes but the first, which the others determine."""
@@ -239,7 +291,7 @@ class History:
             # The own value says "no change", where zero would look like an extreme.
             yield from _aggregates_of(feature, over_rows(value), value[self.nodes])
 
-    def _outcome_columns(self, role: Role, everything: Role) -> Iterator[tuple[str, ndarray]]:
+    def _outcome_columns(self, role: Role) -> Iterator[tuple[str, ndarray]]:
         """Yield aggregates of the columns that are known after the event, as late as its label.
 
         Without earlier rows they are the mean over all rows before.
@@ -252,7 +304,7 @@ class History:
             known = np.where(is_known, value, 0.0)
             past = self._over_known(role, is_known)(known)
             # [windows, n] each.
-            sums, weights = _windowed(self._over_known(everything, is_known)(known))
+            sums, weights = _windowed(self._over_known(self._everything, is_known)(known))
             usual = sums[RECENT] / np.maximum(weights[RECENT], 1)
             yield from _aggregates_of(f"outcome {column}", past, usual)
 
@@ -382,6 +434,17 @@ def history_columns(graph: TemporalGraph, nodes: ndarray) -> ndarray:
     rows, position = np.unique(nodes, return_inverse=True)  # each read once
     columns = list(History(graph, rows).columns().values())
     return np.column_stack(columns).astype(np.float32)[position]
+
+
+def recent_and_last_labels(graph: TemporalGraph, nodes: ndarray) -> list[ndarray]:
+    """Return class proportions of recent labels, and of the last labels of a row's entities.
+
+    Each is [n, num_labels] in float32, of labels that are known at the beginning of the row's
+    period.
+    """
+    rows, position = np.unique(nodes, return_inverse=True)  # each read once
+    proportions = History(graph, rows).recent_and_last_labels()
+    return [values.astype(np.float32)[position] for values in proportions]
 
 
 def history_names(graph: TemporalGraph) -> list[str]:

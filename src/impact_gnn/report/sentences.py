@@ -11,13 +11,19 @@ from impact_gnn._text import plain_template
 from impact_gnn.backtesting import BASELINE, BacktestResult, CandidateResult, FoldCheck, Status
 from impact_gnn.backtesting.candidates import networks_are_behind
 from impact_gnn.backtesting.results import leading
-from impact_gnn.estimators import EnsembleSpec
+from impact_gnn.estimators import Candidate, EnsembleSpec
 from impact_gnn.metrics import METRICS, Metric
 from impact_gnn.report.figures import array
-from impact_gnn.report.numbers import FILTERS, gain_interval
+from impact_gnn.report.numbers import FILTERS, gain_interval, named, percent
 from impact_gnn.report.summary import Evaluation, RunSummary
 
 BASELINE_ONLY = EnsembleSpec.single(BASELINE)  # no correction, and no other model
+SIMPLEST = {
+    "majority class": "majority class of the last labelled periods",
+    "prior:plain": "forecast class proportions",
+    "prior:last": "last known labels of entities",
+}
+MOST_PROPORTIONS = 3  # forecast class proportions in a sentence
 MAX_ROWS = 10  # candidates that are visible at once, with the selected ones and the baseline
 
 
@@ -170,3 +176,38 @@ def time_corrections(tested: BacktestResult) -> str:
         f"Not clearly: no correction improves {title} by more than its uncertainty; "
         f"the best is {best}, {difference}."
     )
+
+
+def compare_simplest(tested: BacktestResult) -> str:
+    """What did better on past windows: the selection, or a prediction without a model."""
+    majority, *others, selected = tested.simplest
+    best = min(others, key=lambda row: row.loss or 0.0)
+    if tested.choice.candidates == [Candidate.parse(best.name)]:
+        return f"No model was better than the {SIMPLEST[best.name]}, so these are predicted."
+    comparison = "lower" if (selected.loss or 0.0) < (best.loss or 0.0) else "higher"
+    sentence = (
+        f"The selected model has a {comparison} log-loss than the best prediction without a model, "
+        f"the {SIMPLEST[best.name]}."
+    )
+    # Only accuracy has a score of the majority class.
+    if (selected.newest_score or 0.0) < (majority.newest_score or 0.0):
+        sentence += " It is less accurate than the majority class in the most recent fold."
+    return sentence
+
+
+def forecast_proportions(summary: RunSummary) -> list[str]:
+    """The largest forecast class proportions with their intervals."""
+    forecast = summary.backtest.prior_forecast
+    assert forecast is not None
+    rows = zip(
+        summary.prediction_summary.labels,
+        forecast.proportions,
+        forecast.low,
+        forecast.high,
+        strict=True,
+    )
+    largest = sorted(rows, key=lambda row: -row[1])[:MOST_PROPORTIONS]
+    return [
+        f"{named(name)} {percent(value, 0)} ({100 * low:.0f}-{percent(high, 0)})"
+        for name, value, low, high in largest
+    ]

@@ -22,7 +22,7 @@ from impact_gnn.report.export import frame, read_frame
 from impact_gnn.report.numbers import period_named
 from impact_gnn.statistics import Estimate
 
-SCHEMA = 10  # version of the format of `summary.json`
+SCHEMA = 11  # version of the format of `summary.json`
 
 
 @dataclass(frozen=True, kw_only=True)
