@@ -403,12 +403,17 @@ def rules(
 def forecasts(
     names: Annotated[list[str] | None, typer.Argument(help="Data sets; by default all.")] = None,
     root: Annotated[Path, typer.Option(help="Folder of the graphs.")] = Path("../shared/data"),
+    predictions: Annotated[
+        bool, typer.Option(help="Compare predictions that are adjusted by the forecasts.")
+    ] = False,
     out: Out = None,
 ) -> None:
     """One forecast of class proportions for a past window, or one for each of its periods."""
+    from reproduction.forecasts import adjusted
     from reproduction.forecasts import forecasts as run
 
-    _run_and_print(out or Path("out/forecasts"), lambda progress: run(names, root=root))
+    study = {True: adjusted, False: run}[predictions]
+    _run_and_print(out or Path("out/forecasts"), lambda progress: study(names, root=root))
 
 
 @app.command()
@@ -483,7 +488,7 @@ def _run_and_print(
 
 
 def _split(text: str | None) -> list[str] | None:
-    return None if text is None else text.split(",")
+    return None if text is None else [part for part in text.split(",") if part]
 
 
 def _numbers(text: str | None) -> list[float] | None:

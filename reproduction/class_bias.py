@@ -12,48 +12,19 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from impact_gnn.backtesting import with_candidate
-from impact_gnn.backtesting.candidates import is_applicable
-from impact_gnn.backtesting.folds import (
-    Window,
-    fold_of,
-    prior_before,
-    prior_drift,
-    truth_of,
-    windows,
-)
-from impact_gnn.backtesting.greedy import fold_weights
-from impact_gnn.estimators import Candidate, Pipeline
+from impact_gnn.backtesting import windows
 from impact_gnn.estimators.calibration import OutOfFold, clipped_log_loss, fit_calibration
-from impact_gnn.graph import TemporalGraph
 from impact_gnn.label_shift import reweighted
 from reproduction import data
+from reproduction.past_folds import MOST_WINDOWS, predicted, weighted
 from reproduction.results import ExtraTable, Table
 
-CANDIDATES = ("trees:labels", "linear:labels", "trees:features+history")
-MOST_WINDOWS = 4
 PENALTIES = (1.0, 0.1, 0.01)
-NAMES = ("temperature", "in use", *(f"bias, penalty {penalty:g}" for penalty in PENALTIES))
-
-
-def predicted(view: TemporalGraph, window: Window) -> OutOfFold:
-    """The mean of a few candidates that learned from the labels before a window."""
-    fold = fold_of(view, window)
-    candidates = [one for one in map(Candidate.parse, CANDIDATES) if is_applicable(one, view)]
-    targets = np.flatnonzero(fold.graph.time >= window.first)
-    row = np.searchsorted(targets, fold.rows)
-    probability = np.zeros((len(row), view.num_labels))
-    for candidate in candidates:
-        pipeline = with_candidate(Pipeline(), candidate, seed=0, cutoff=window.first)
-        fitted = pipeline.fit(fold.graph)
-        own = fitted.predict_proba(fold.graph)[row]
-        probability[:, fold.classes] += own / len(candidates)
-    return OutOfFold(
-        probability=probability,
-        truth=truth_of(view, window),
-        prior=prior_before(view, window),
-        drift=prior_drift(view, window.first),
-    )
+NAMES = (
+    "temperature",
+    "in use",
+    *(f"bias, penalty {penalty:g}" for penalty in PENALTIES),
+)
 
 
 def fit_bias(folds: Sequence[OutOfFold], penalty: float) -> np.ndarray:
@@ -79,8 +50,7 @@ def fit_bias(folds: Sequence[OutOfFold], penalty: float) -> np.ndarray:
 
 def losses_after(older: Sequence[OutOfFold], newest: OutOfFold) -> list[float]:
     """Log-losses on the newest window, in the order of `NAMES`, by the older ones."""
-    weights = fold_weights(len(older)) ** 2
-    folds = [replace(fold, weight=float(w)) for fold, w in zip(older, weights, strict=True)]
+    folds = weighted(older)
     plain = fit_calibration([replace(fold, drift=None) for fold in folds])
     losses = [clipped_log_loss(plain.apply(newest.probability, newest.prior), newest.truth)]
     in_use = fit_calibration(folds, drift=newest.drift)

@@ -10,7 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from impact_gnn.backtesting.folds import Window, labels_by_period, windows
+from impact_gnn.backtesting.folds import (
+    MAX_DRIFT,
+    Window,
+    labels_by_period,
+    times_of,
+    windows,
+)
 from impact_gnn.backtesting.prior_forecast import (
     MIN_PERIODS,
     Forecaster,
@@ -19,11 +25,12 @@ from impact_gnn.backtesting.prior_forecast import (
     forecasters,
     labelled_periods,
 )
+from impact_gnn.estimators.calibration import clipped_log_loss, fit_calibration
 from impact_gnn.graph import TemporalGraph
 from reproduction import data
+from reproduction.past_folds import MOST_WINDOWS, predicted, weighted
 from reproduction.results import ExtraTable, Table
 
-MOST_WINDOWS = 4
 TINY = 1e-6
 
 
@@ -76,6 +83,70 @@ def scores_of(view: TemporalGraph, window: Window) -> tuple[float, float, float]
     truth = inside.sum(0) / inside.sum()
     is_covered = (interval.low <= truth) & (truth <= interval.high)
     return one, float(np.average(by_period, weights=inside.sum(1))), float(is_covered.mean())
+
+
+def adjusted_losses(view: TemporalGraph) -> list[tuple[float, float, float]]:
+    """Log-losses of predictions for every past window but the oldest, and the share in use.
+
+    Predictions are calibrated by the older windows, then adjusted by one forecast of the class
+    proportions, or each row by that of its own period.
+    """
+    past = windows(view, MOST_WINDOWS)
+    folds = [predicted(view, window) for window in past]
+    result = []
+    for k in range(1, len(past)):
+        fold = folds[k]
+        calibration = fit_calibration(weighted(folds[:k]), drift=fold.drift)
+        one = calibration.apply(fold.probability, fold.prior)
+        time = times_of(view, past[k])
+        counts = labels_by_period(view, past[k].first)
+        periods = np.unique(time)
+        by_period = one.copy()
+        for period, proportions in zip(
+            periods, forecast_by_period(counts, len(periods)), strict=True
+        ):
+            rows = time == period
+            known = fold.prior > 0
+            ratio = np.divide(proportions, fold.prior, out=np.ones_like(fold.prior), where=known)
+            drift = np.clip(np.log(ratio), -MAX_DRIFT, MAX_DRIFT)
+            own = calibration.with_drift(drift, calibration.strength)
+            by_period[rows] = own.apply(fold.probability[rows], fold.prior)
+        losses = [clipped_log_loss(rows, fold.truth) for rows in (one, by_period)]
+        result.append((losses[0], losses[1], calibration.strength))
+    return result
+
+
+def adjusted(names: Sequence[str] | None, *, root: Path) -> Table:
+    """A line per past window in which the forecast of class proportions is in use."""
+    lines = []
+    changes = []
+    for name in names or data.available(root):
+        graph, cutoff = data.with_cutoff(name, root)
+        view = graph.masked(cutoff)
+        past = windows(view, MOST_WINDOWS)[1:]
+        for window, losses in zip(past, adjusted_losses(view), strict=True):
+            one, by_period, strength = losses
+            if strength:
+                changes.append(by_period / one - 1)
+                values = [f"{value:.4f}" for value in losses]
+                change = f"{100 * changes[-1]:+.2f}"
+                lines.append([name, str(window), *values, change])
+    lines.append(["mean change, %", "", "", "", "", f"{100 * np.mean(changes or [0.0]):+.2f}"])
+    columns = (
+        "data set",
+        "window",
+        "one forecast",
+        "one per period",
+        "share in use",
+        "change, %",
+    )
+    return Table(
+        "adjusted",
+        "Predictions adjusted by forecasts of class proportions",
+        (adjusted_losses.__doc__ or "").split("\n\n")[1].replace("\n", " "),
+        [],
+        extras=[ExtraTable("Log-loss in past windows", columns, lines)],
+    )
 
 
 def forecasts(names: Sequence[str] | None, *, root: Path) -> Table:

@@ -30,7 +30,7 @@ from impact_gnn.backtesting.candidates import (
     time_corrections,
 )
 from impact_gnn.backtesting.effort import EFFORTS, Size, allowed_work, cost
-from impact_gnn.backtesting.folds import Window, horizons_of, truth_of
+from impact_gnn.backtesting.folds import Window, horizons_of, majority_before, truth_of
 from impact_gnn.backtesting.forecast import forecast, labelled_shares, labelled_weights
 from impact_gnn.backtesting.greedy import greedy_weights
 from impact_gnn.backtesting.results import CLASS_PRIOR, LAST_LABELS, FoldCheck
@@ -725,6 +725,18 @@ def test_below_the_majority_class_any_lower_loss_is_enough(drifting):
         assert 0.99 < losses[1] / losses[0] < 1
         assert search.is_below_majority(folds) == is_below
         assert search.is_better(prior, baseline) == is_below
+
+
+def test_the_majority_class_is_that_of_the_last_labelled_periods(drifting):
+    """Of all labels before period 8 most are of the second class, of the newest ones the first."""
+    y = np.where(drifting.time < 6, 1, 0)
+    view = ig.TemporalGraph(y=y, time=drifting.time, edge_index=drifting.edge_index).masked(10)
+    window = windows(view, 1)[0]
+    assert (window.first, view.horizon()) == (8, 2)
+    assert np.bincount(y[view.time < 8]).argmax() == 1
+    assert majority_before(view, window) == 0
+    hidden = view.with_labels(np.where(np.isin(view.time, (6, 7)), -1, view.label))
+    assert majority_before(hidden, window) == 1
 
 
 def test_predicted_class_proportions_follow_the_forecast(drifting, tmp_path):

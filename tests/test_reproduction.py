@@ -776,6 +776,13 @@ def outcome(capsys, *arguments, **options):
     return stopped.value.code, printed.out + printed.err
 
 
+def test_an_empty_text_names_nothing():
+    """`--baselines ""` runs ours alone."""
+    assert cli._split("") == []
+    assert cli._split("plain,trees-hops") == ["plain", "trees-hops"]
+    assert cli._split(None) is None
+
+
 def test_commands(tmp_path, capsys, monkeypatch):
     code, text = outcome(
         capsys,

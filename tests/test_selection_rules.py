@@ -67,6 +67,21 @@ def test_forecasts_for_each_period_are_compared_with_one(folder):
     assert [line[0] for line in table.extras[0].lines] == ["mean change, %"]
 
 
+def test_rows_are_adjusted_by_the_forecast_of_their_period():
+    """Proportions fall by a tenth of the labels a period, and the only feature says little."""
+    rng = np.random.default_rng(0)
+    time = np.repeat(np.arange(14), 300)
+    y = (rng.random(len(time)) < np.linspace(0.9, 0.05, 14)[time]).astype(int)
+    x = y[:, None] + rng.normal(size=(len(time), 1))
+    graph = ig.TemporalGraph(x=x, y=y, time=time, edge_index=rng.integers(0, len(time), (2, 500)))
+    losses = forecasts.adjusted_losses(graph.masked(12))
+    assert len(losses) == 3
+    one, by_period, share = losses[-1]
+    assert share > 0
+    assert by_period == pytest.approx(one, rel=0.05)
+    assert by_period != one
+
+
 def test_a_bias_per_class_is_learned_from_older_windows_and_shrunk(folder):
     rng = np.random.default_rng(0)
     truth = (rng.random(4000) < 0.2).astype(int)

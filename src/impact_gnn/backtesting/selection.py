@@ -9,7 +9,7 @@ folds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TypeAlias
 
@@ -108,6 +108,10 @@ class EnsembleSelection:
     finalists: Sequence[Candidate]  # evaluated on every fold, the best first
     windows: Sequence[Window]  # oldest first
     graph: TemporalGraph
+    # of ensembles that no fold selects
+    _calibrated: dict[EnsembleSpec, list[CalibratedFold]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @cached_property
     def holdouts(self) -> list[Holdout]:
@@ -386,6 +390,11 @@ class EnsembleSelection:
         """Predictions of the selection, every fold calibrated by the others."""
         if ensemble not in FIXED:
             return self.calibrated_out_of_fold
+        if ensemble not in self._calibrated:
+            self._calibrated[ensemble] = self._calibrate(ensemble)
+        return self._calibrated[ensemble]
+
+    def _calibrate(self, ensemble: EnsembleSpec) -> list[CalibratedFold]:
         folds = self.predictions_of(ensemble)
         if ensemble != PRIOR_ALONE:
             return calibrate_each_by_others(folds, self.metric)
