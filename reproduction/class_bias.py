@@ -20,7 +20,11 @@ from reproduction.past_folds import MOST_WINDOWS, predicted, weighted
 from reproduction.results import ExtraTable, Table
 
 PENALTIES = (1.0, 0.1, 0.01)
-NAMES = ("temperature", "in use", *(f"bias, penalty {penalty:g}" for penalty in PENALTIES))
+NAMES = (
+    "temperature",
+    "in use",
+    *(f"bias, penalty {penalty:g}" for penalty in PENALTIES),
+)
 
 
 def fit_bias(folds: Sequence[OutOfFold], penalty: float) -> np.ndarray:

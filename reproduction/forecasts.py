@@ -129,9 +129,17 @@ def adjusted(names: Sequence[str] | None, *, root: Path) -> Table:
             if strength:
                 changes.append(by_period / one - 1)
                 values = [f"{value:.4f}" for value in losses]
-                lines.append([name, str(window), *values, f"{100 * changes[-1]:+.2f}"])
+                change = f"{100 * changes[-1]:+.2f}"
+                lines.append([name, str(window), *values, change])
     lines.append(["mean change, %", "", "", "", "", f"{100 * np.mean(changes or [0.0]):+.2f}"])
-    columns = ("data set", "window", "one forecast", "one per period", "share", "change, %")
+    columns = (
+        "data set",
+        "window",
+        "one forecast",
+        "one per period",
+        "share in use",
+        "change, %",
+    )
     return Table(
         "adjusted",
         "Predictions adjusted by forecasts of class proportions",

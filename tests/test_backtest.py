@@ -702,7 +702,12 @@ def test_a_selection_below_the_simplest_predictions_is_never_returned(drifting, 
     selection = search.select()
     assert str(selection.ensemble) == simple
     assert selection.gain is None
-    assert [row.name for row in search.compare_simplest(selection.ensemble)][-2] == simple
+    *others, selected = search.compare_simplest(selection.ensemble)
+    assert others[-1].name == simple
+    # What is predicted is what was compared.
+    assert selected.loss == others[-1].loss
+    calibration = search.fit_calibration(selection.ensemble)
+    assert (calibration.temperature, calibration.strength) == (1, 1)
 
 
 def test_below_the_majority_class_any_lower_loss_is_enough(drifting):

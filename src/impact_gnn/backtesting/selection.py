@@ -396,9 +396,9 @@ class EnsembleSelection:
 
     def _calibrate(self, ensemble: EnsembleSpec) -> list[CalibratedFold]:
         folds = self.predictions_of(ensemble)
-        if ensemble != PRIOR_ALONE:
+        if ensemble not in SIMPLEST:
             return calibrate_each_by_others(folds, self.metric)
-        # The class prior needs no calibration but the forecast.
+        # They need no calibration but the forecast of the class proportions.
         return [calibrated_by(Calibration().with_drift(fold.drift, 1.0), fold) for fold in folds]
 
     def predictions_of(self, ensemble: EnsembleSpec) -> list[OutOfFold]:
@@ -429,7 +429,7 @@ class EnsembleSelection:
         folds = [self.predict(k, ensemble) for k in range(len(self.holdouts))]
         drift = prior_drift(self.graph, self.graph.require_cutoff("a calibration needs"))
         calibration = fit_calibration(folds, metric=self.metric, drift=drift)
-        if ensemble == PRIOR_ALONE:
+        if ensemble in SIMPLEST:
             calibration = Calibration().with_drift(drift, 1.0)
         # Few targets cannot decide the threshold of their sets: it is that of the newest fold.
         newest = calibrated_by(calibration.for_fold(folds[-1]), folds[-1])
