@@ -119,8 +119,9 @@ class Dask(FileEngine):
         if jobs == 1:
             yield from super().run_tasks(function, shared, tasks, jobs=1, starting=starting)
             return
-        # Sent once, not with every task; hashing a graph would take longer.
-        on_workers = self._answer(self.client.scatter, shared, hash=False)
+        # Sent once, not with every task, and to all workers: what only a killed one had would be
+        # lost. Hashing a graph would take longer.
+        on_workers = self._answer(self.client.scatter, shared, hash=False, broadcast=True)
         started = ((on_workers, task) for task in itertools.takewhile(starting, tasks))
         yield from self._stream(function, started, jobs)
 
@@ -142,10 +143,12 @@ class Dask(FileEngine):
             for task in tasks:
                 # One more than there are workers, so that none waits for the next task.
                 if len(futures) > most:
-                    yield self._result(futures.popleft())
+                    yield self._result(futures[0])
+                    futures.popleft()
                 futures.append(self.client.submit(function, *task, pure=False, retries=RETRIES))
             while futures:
-                yield self._result(futures.popleft())
+                yield self._result(futures[0])
+                futures.popleft()
         except KilledWorker:
             raise WorkerLost(
                 f"a task killed {RETRIES} workers, most likely because {self.memory} of memory per "
