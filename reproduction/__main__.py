@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 from impact_gnn.checks import InputError
 from reproduction.bench import (
+    costs,
     hetero,
     layerwise,
     newnodes,
@@ -19,6 +20,7 @@ from reproduction.bench import (
     passes,
     propagation,
     search,
+    startup,
     tables,
 )
 
@@ -48,6 +50,8 @@ for _function in (
     tables.tables,
     newnodes.newnodes,
     search.search,
+    startup.startup,
+    costs.costs,
 ):
     bench.command()(_function)
 

@@ -1,5 +1,6 @@
 """The benchmarks run in small sizes, compare equal work, and report whether a goal was met."""
 
+import ast
 import io
 import json
 
@@ -7,16 +8,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import impact_gnn as ig
 from reproduction import bench
 from reproduction.bench import (
     Goal,
     Report,
     best_of,
+    costs,
     hetero,
     layerwise,
     outofcore,
     passes,
     propagation,
+    search,
+    startup,
 )
 
 
@@ -107,3 +112,73 @@ def test_a_child_that_fails_is_one_sentence():
         bench.in_process(
             outofcore.contest, "nobody", graph="/nowhere", work="/nowhere", cap=1, hops=1
         )
+
+
+@pytest.fixture
+def small_graph(tmp_path):
+    """A saved graph under a root, as the graphs at hand are."""
+    ig.tsbm(num_nodes=300, num_times=6, num_labels=2, feature_std=1, seed=0).save(
+        tmp_path / "small"
+    )
+    return tmp_path
+
+
+def test_every_part_of_the_search_benchmark(monkeypatch):
+    def run(function, root, name, effort, jobs):
+        return {"seconds": 30.0 / jobs, "CPU seconds": {"quick": 30.0, "normal": 90.0}[effort]}
+
+    new_nodes = Report("new nodes", [], [Goal("first prediction", -1, 1.0, 0.5)])
+    monkeypatch.setattr(search, "in_process", run)
+    monkeypatch.setattr(search.newnodes, "newnodes", lambda *_, **__: new_nodes)
+    report = search.search(graphs="aan,f1", compare="aan", normal="aan", busy="f1")
+    runs = [(row["graph"], row["effort"], row["jobs"], row["machine"]) for row in report.rows]
+    assert runs == [
+        ("aan", "quick", 1, "alone"),
+        ("aan", "quick", 2, "alone"),
+        ("aan", "normal", 1, "alone"),
+        ("f1", "quick", 1, "alone"),
+        ("f1", "quick", 1, "busy"),
+    ]
+    assert {goal.name: (goal.reached, goal.met) for goal in report.goals} == {
+        "CPU seconds, aan": (30, False),
+        "two jobs, aan": (2, True),
+        "CPU of normal over quick, aan": (3, True),
+        "CPU seconds, f1": (30, True),
+        "CPU with other work over alone, f1": (1, True),
+        "first prediction": (0.5, True),
+    }
+    nothing = search.search(graphs="", compare="", normal="", busy="", new_nodes="")
+    assert not nothing.rows
+    assert not nothing.goals
+
+
+def test_other_work_ends(monkeypatch):
+    monkeypatch.setattr(search.os, "cpu_count", lambda: 2)
+    with search.other_work() as processes:
+        assert [process.poll() for process in processes] == [None, None]
+    assert all(process.returncode < 0 for process in processes)
+
+
+def test_costs_are_measured_and_estimated(small_graph, capsys):
+    report = costs.costs(small_graph, "small", "smooth,linear:plain,sehgnn:labels")
+    assert [row["candidate"] for row in report.rows] == ["smooth", "linear:plain"]
+    assert all(row["CPU seconds"] > 0 and row["estimate"] > 0 for row in report.rows)
+    assert report.goals[0].reached >= 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    [(size, seconds)] = ast.literal_eval("{" + last + "}").values()
+    assert size[1] == 300
+    assert seconds[-1] is None
+
+
+def test_startup_in_fresh_processes(monkeypatch, capsys):
+    exec(startup.FIRST_PMP, {})
+    assert len(capsys.readouterr().out.splitlines()) == len(startup.PARTS)
+    monkeypatch.setattr(startup, "FIRST_PMP", "print(9, 9); print(1, 1); print(2, 2)")
+    report = startup.startup(1)
+    assert [row["process"] for row in report.rows if row["part"] == "all"] == [
+        "impact --help",
+        "import impact_gnn",
+        "first PMP, kernels stored",
+        "first PMP, no kernels stored",
+    ]
+    assert [goal.reached for goal in report.goals[2:]] == [3, 3]
