@@ -22,6 +22,7 @@ from reproduction.bench import (
     search,
     startup,
     tables,
+    training,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ for _function in (
     search.search,
     startup.startup,
     costs.costs,
+    training.training,
 ):
     bench.command()(_function)
 

@@ -6,9 +6,13 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 import impact_gnn as ig
+from impact_gnn import methods
+from impact_gnn.nn import SIGN, HopTask
+from impact_gnn.nn.blocks import encode_each
 from reproduction import bench
 from reproduction.bench import (
     Goal,
@@ -22,6 +26,7 @@ from reproduction.bench import (
     propagation,
     search,
     startup,
+    training,
 )
 
 
@@ -182,3 +187,28 @@ def test_startup_in_fresh_processes(monkeypatch, capsys):
         "first PMP, no kernels stored",
     ]
     assert [goal.reached for goal in report.goals[2:]] == [3, 3]
+
+
+def test_shares_and_variants_of_a_training(small_graph):
+    settings = {"method": "labels", "epochs": 2, "rounds": 1}
+    figures = training.measure("small", "sign", root=str(small_graph), **settings)
+    shares = [value for figure, value in figures.items() if figure.startswith("share")]
+    assert len(shares) == len(training.PARTS)
+    assert all(0 < share < 1 for share in shares)
+    assert figures["today"] == 1
+    assert figures["no copies of weights"] > 0
+    assert "recorded" not in methods.names()
+
+
+def test_variants_of_a_training_give_the_same_numbers():
+    rng = np.random.default_rng(0)
+    hops = [rng.normal(size=(50, 4)).astype(np.float32) for _ in range(3)]
+    task = HopTask(hops, [rng.normal(size=(50, 2)).astype(np.float32)])
+    model = SIGN([4, 4, 4], 2, hidden=8, label_channels=[2], dropout=0.0)
+    rows = torch.tensor([3, 1, 40])
+    logits = training.JoinedTask.of(task).logits(model, rows)
+    torch.testing.assert_close(logits, task.logits(model, rows))
+    inputs = [torch.from_numpy(hop) for hop in hops]
+    together = training.encode_together(model.branches[:3], inputs)
+    for ours, theirs in zip(together, encode_each(model.branches[:3], inputs), strict=True):
+        torch.testing.assert_close(ours, theirs)
