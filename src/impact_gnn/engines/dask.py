@@ -33,6 +33,7 @@ SLICES_PER_THREAD = 2
 """About the least number of slices per thread of the cluster, so that threads end together."""
 
 RETRIES = 3  # of a task that failed
+HOLDERS = 2  # workers that get a graph first: what only a killed one has is lost
 CHECK = 2.0  # seconds between two checks whether there are workers
 
 
@@ -119,9 +120,9 @@ class Dask(FileEngine):
         if jobs == 1:
             yield from super().run_tasks(function, shared, tasks, jobs=1, starting=starting)
             return
-        # Sent once, not with every task, and to all workers: what only a killed one had would be
-        # lost. Hashing a graph would take longer.
-        on_workers = self._answer(self.client.scatter, shared, hash=False, broadcast=True)
+        # Sent once, not with every task; hashing a graph would take longer.
+        on_workers = self._answer(self.client.scatter, shared, hash=False)
+        self._answer(self.client.replicate, [on_workers], n=HOLDERS)
         started = ((on_workers, task) for task in itertools.takewhile(starting, tasks))
         yield from self._stream(function, started, jobs)
 
