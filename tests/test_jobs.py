@@ -176,6 +176,19 @@ def test_a_worker_of_a_cluster_is_killed_during_a_fit(graph, deadly, tmp_path, c
     assert_same(search(graph, jobs=1, candidates=candidates), on_cluster)
 
 
+def kill_once(marker, task):
+    kill_this_process(marker)
+    return task
+
+
+def test_what_only_a_killed_worker_had_is_sent_again(tmp_path, client):
+    engine = ig.engines.Dask(client, tmp_path / "work")
+    marker = tmp_path / "killed"
+    # The task runs where the marker was sent.
+    assert list(engine.run_tasks(kill_once, marker, [7], jobs=2)) == [7]
+    assert marker.exists()
+
+
 class TwoCores(ig.engines.Memory):
     def max_jobs(self, size: int) -> int:
         return 2

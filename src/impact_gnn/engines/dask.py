@@ -33,8 +33,11 @@ SLICES_PER_THREAD = 2
 """About the least number of slices per thread of the cluster, so that threads end together."""
 
 RETRIES = 3  # of a task that failed
-HOLDERS = 2  # workers that get a graph first: what only a killed one has is lost
 CHECK = 2.0  # seconds between two checks whether there are workers
+
+
+class _Cancelled(WorkerLost):
+    """The cluster has cancelled a task, or is gone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +123,21 @@ class Dask(FileEngine):
         if jobs == 1:
             yield from super().run_tasks(function, shared, tasks, jobs=1, starting=starting)
             return
-        # Sent once, not with every task; hashing a graph would take longer.
-        on_workers = self._answer(self.client.scatter, shared, hash=False)
-        self._answer(self.client.replicate, [on_workers], n=HOLDERS)
-        started = ((on_workers, task) for task in itertools.takewhile(starting, tasks))
-        yield from self._stream(function, started, jobs)
+        done = 0
+        for attempt in range(1, RETRIES + 1):
+            # Sent once, not with every task; hashing a graph would take longer.
+            on_workers = self._answer(self.client.scatter, shared, hash=False)
+            started = itertools.takewhile(starting, tasks[done:])
+            pairs = zip(itertools.repeat(on_workers), started)
+            try:
+                for result in self._stream(function, pairs, jobs):
+                    done += 1
+                    yield result
+                return
+            except _Cancelled:
+                # Dask cancels tasks when the only worker that had the graph has died.
+                if attempt == RETRIES or self.client.status != "running":
+                    raise
 
     def map_tasks(
         self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
@@ -215,7 +228,7 @@ class Dask(FileEngine):
                 f"the cluster has not answered for {self.patience:.0f} seconds"
             ) from None
         except (CancelledError, CommClosedError):
-            raise self._lost("the connection to the scheduler was lost") from None
+            raise _Cancelled(str(self._lost("the connection to the scheduler was lost"))) from None
 
     def _lost(self, reason: str) -> WorkerLost:
         return WorkerLost(
