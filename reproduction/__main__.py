@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 from impact_gnn.checks import InputError
 from reproduction.bench import (
+    costs,
     hetero,
     layerwise,
     newnodes,
@@ -19,7 +20,9 @@ from reproduction.bench import (
     passes,
     propagation,
     search,
+    startup,
     tables,
+    training,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +51,9 @@ for _function in (
     tables.tables,
     newnodes.newnodes,
     search.search,
+    startup.startup,
+    costs.costs,
+    training.training,
 ):
     bench.command()(_function)
 

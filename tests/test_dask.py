@@ -121,6 +121,28 @@ def test_a_failing_task_is_done_again(client, place):
         list(Dask(client, place).map_tasks(fails, [(place / "c",)]))
 
 
+def wait_for_end(folder, task):
+    (folder / f"begun-{task}").touch()
+    while not (folder / "end").exists():
+        time.sleep(0.01)
+
+
+def test_an_interrupt_cancels_what_has_not_begun(client, place):
+    def starting(task):
+        if task == 6:
+            raise KeyboardInterrupt
+        return True
+
+    tasks = Dask(client).run_tasks(wait_for_end, place, range(9), jobs=8, starting=starting)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(tasks)
+    finally:
+        (place / "end").touch()
+    client.submit(int, pure=False).result(timeout=60)
+    assert len(list(place.glob("begun-*"))) <= 2  # threads of the worker
+
+
 def test_anything_but_a_client_of_a_scheduler_is_refused(place):
     with pytest.raises(InputError, match=r"client is a str; pass a dask.distributed.Client"):
         Dask("tcp://127.0.0.1:1", place / "work")

@@ -6,17 +6,11 @@ import pytest
 
 from impact_gnn.backtesting.effort import EFFORTS, Size, allowed_work, cost
 from impact_gnn.estimators import Candidate
+from reproduction.bench.costs import CANDIDATES
 
-NAMES = ("rows", "nodes", "edges", "periods", "classes", "features", "hops", "label_hops")
-# CPU seconds of a fit, the mean over two folds of a quick run (AMD EPYC, one thread, November 2026)
-CANDIDATES = (
-    "smooth",
-    "labels+smooth",
-    "trees:labels+smooth",
-    "linear:labels+smooth",
-    "linear:plain",
-    "linear:pmp+ends",
-)
+# Fields of `Size`, and CPU seconds of a fit of the first candidates, the mean over two folds of a
+# quick run (AMD EPYC, one thread, November 2026). `python -m reproduction bench costs` prints such
+# rows.
 MEASURED = {
     "aan": ((1631, 16414, 187076, 40, 7, 384, 3, 2), (0.37, 0.40, 1.56, 0.15, 0.12)),
     "acl": ((24926, 86381, 617678, 13, 13, 256, 2, 1), (4.23, 4.04, 9.25, 1.59, 1.02)),
@@ -37,9 +31,9 @@ MEASURED = {
 def test_costs_are_within_a_factor_of_two_of_measured_seconds(graph):
     """All fits of a graph together; a single one stops early or late by chance."""
     numbers, seconds = MEASURED[graph]
-    size = Size(**dict(zip(NAMES, numbers, strict=True)))
+    size = Size(*numbers)
     costs, measured = [], []
-    for text, one in zip(CANDIDATES, seconds, strict=False):  # few have measured ends
+    for text, one in zip(CANDIDATES, seconds, strict=False):
         if one is not None:
             costs.append(cost(Candidate.parse(text), size, "sign"))
             measured.append(one)

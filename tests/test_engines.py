@@ -418,3 +418,44 @@ def test_import_changes_no_environment_variable_and_kernels_leave_torch_threads_
 def test_threads_are_at_most_as_many_as_the_user_asks_for(asked, most, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
     assert 1 <= _native.available() <= most
+
+
+CONTROL_GROUPS = {
+    # a service with a quota of 1.5 cores and 3 GB, in a slice of 1 GB
+    "version 2": {
+        "proc/self/cgroup": "0::/slice/service\n",
+        "sys/fs/cgroup/slice/cpu.max": "max 100000\n",
+        "sys/fs/cgroup/slice/memory.max": "1000000000\n",
+        "sys/fs/cgroup/slice/memory.current": "600000000\n",
+        "sys/fs/cgroup/slice/memory.stat": "anon 1\ninactive_file 200000000\n",
+        "sys/fs/cgroup/slice/service/cpu.max": "150000 100000\n",
+        "sys/fs/cgroup/slice/service/memory.max": "3000000000\n",
+        "sys/fs/cgroup/slice/service/memory.current": "500000000\n",
+    },
+    # a container that sees its own group at the top, and not under its name
+    "version 1": {
+        "proc/self/cgroup": "4:memory:/docker/1\n1:cpu,cpuacct:/docker/1\n0::/\n",
+        "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "150000\n",
+        "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": "1000000000\n",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes": "600000000\n",
+        "sys/fs/cgroup/memory/memory.stat": "inactive_file 1\ntotal_inactive_file 200000000\n",
+    },
+}
+
+
+@pytest.mark.parametrize("version", CONTROL_GROUPS)
+def test_limits_of_the_own_control_group_and_those_around_it(version, tmp_path):
+    for name, content in CONTROL_GROUPS[version].items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert _native.cpu_quota(tmp_path) == 2
+    assert _native.free_in_groups(tmp_path) == 600_000_000
+
+
+@pytest.mark.parametrize("groups", [None, "0::/\n", "1:cpu:/\n0::/\n"])
+def test_without_limits_of_control_groups(groups, tmp_path):
+    if groups is not None:
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/cgroup").write_text(groups)
+    assert _native.cpu_quota(tmp_path) == _native.free_in_groups(tmp_path) == _native.UNLIMITED

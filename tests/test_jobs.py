@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import impact_gnn as ig
+from impact_gnn import _native
+from impact_gnn.backtesting.candidates import initial_candidates
 from impact_gnn.backtesting.fits import num_jobs
 from impact_gnn.checks import InputError, WorkerLost
 from impact_gnn.methods import Kind, Part, register, unregister
@@ -43,8 +45,8 @@ def part_from_outside():
 
 
 def search(graph, jobs, **options):
-    options = {"candidates": CANDIDATES, "pipeline": ig.Pipeline(epochs=8), **options}
-    return ig.backtest(graph, folds=2, cutoff=5, jobs=jobs, **options)
+    options = {"candidates": CANDIDATES, "folds": 2, "pipeline": ig.Pipeline(epochs=8), **options}
+    return ig.backtest(graph, cutoff=5, jobs=jobs, **options)
 
 
 def assert_same(ours, theirs):
@@ -130,19 +132,61 @@ def test_work_ends_when_no_task_may_start():
     assert started == [0, 1, 2, 3]
 
 
-def test_the_search_runs_on_a_cluster(graph, tmp_path, in_one_process):
+@pytest.fixture(scope="module")
+def client():
+    """Two workers of one thread each, which are processes."""
     distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
-        ) as cluster,
+        distributed.LocalCluster(**options, silence_logs=50) as cluster,
         distributed.Client(cluster) as client,
     ):
-        engine = ig.engines.Dask(client, tmp_path)
-        pids = set(client.run(os.getpid).values())
-        on_cluster = search(graph, jobs=2, engine=engine)
-        assert pids == set(client.run(os.getpid).values())
+        yield client
+
+
+def test_the_search_runs_on_a_cluster(graph, tmp_path, in_one_process, client):
+    engine = ig.engines.Dask(client, tmp_path)
+    pids = set(client.run(os.getpid).values())
+    on_cluster = search(graph, jobs=2, engine=engine)
+    assert pids == set(client.run(os.getpid).values())
     assert_same(in_one_process, on_cluster)
+
+
+@needs_two_cores
+def test_rounds_of_a_search_do_not_depend_on_where_fits_run(tmp_path, client):
+    """Which candidates come next depends on all results before."""
+    graph = ig.tsbm(num_nodes=200, num_times=6, num_labels=2, feature_std=1, seed=0)
+    small = ig.Pipeline(epochs=2, hidden=8)
+    options = {"candidates": None, "effort": "quick", "folds": 1, "pipeline": small}
+    one = search(graph, jobs=1, **options)
+    initial = {str(candidate) for candidate in initial_candidates(graph.masked(5))}
+    assert len({str(row.candidate.smoothed(False)) for row in one.rows} - initial) > 6
+    assert_same(one, search(graph, jobs=2, **options))
+    engine = ig.engines.Dask(client, tmp_path)
+    assert_same(one, search(graph, jobs=2, engine=engine, **options))
+
+
+def test_a_worker_of_a_cluster_is_killed_during_a_fit(graph, deadly, tmp_path, client):
+    candidates = ["labels", "deadly"]
+    pids = set(client.run(os.getpid).values())
+    engine = ig.engines.Dask(client, tmp_path / "work")
+    on_cluster = search(graph, jobs=2, candidates=candidates, engine=engine)
+    assert deadly.exists()
+    assert len(pids & set(client.run(os.getpid).values())) < 2
+    assert_same(search(graph, jobs=1, candidates=candidates), on_cluster)
+
+
+def kill_once(marker, task):
+    kill_this_process(marker)
+    return task
+
+
+def test_what_only_a_killed_worker_had_is_sent_again(tmp_path, client):
+    engine = ig.engines.Dask(client, tmp_path / "work")
+    marker = tmp_path / "killed"
+    # The task runs where the marker was sent.
+    assert list(engine.run_tasks(kill_once, marker, [7], jobs=2)) == [7]
+    assert marker.exists()
 
 
 class TwoCores(ig.engines.Memory):
@@ -171,6 +215,14 @@ def test_refused_numbers_of_jobs(graph, jobs):
 def test_memory_bounds_the_number_of_jobs():
     assert ig.engines.Memory().max_jobs(1 << 50) == 1
     assert ig.engines.Memory().max_jobs(1) == joblib.cpu_count()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_each_of_several_processes_has_one_thread(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    tasks = ig.engines.Memory().run_tasks(lambda *_: _native.available(), None, [1, 2], jobs=2)
+    assert list(tasks) == [1, 1]
+    assert "OMP_NUM_THREADS" not in os.environ
 
 
 def is_running(pid: int) -> bool:

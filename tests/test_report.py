@@ -703,6 +703,22 @@ def test_one_class_and_many_classes(whole):
 
 
 @pytest.mark.usefixtures("without_plots")
+def test_the_report_says_that_networks_were_not_tried_further(whole):
+    def mentions_networks(summary):
+        sentence = "Neural networks were far behind cheaper models, so no further ones were tried."
+        return sentence in Page(render(summary)).words
+
+    searched = changed(whole, options__candidates=None)
+    trees, labels, plain, *rest = searched.backtest.rows
+    rows = [trees, replace(labels, loss=1.9), replace(plain, loss=2.1), *rest]
+    behind = changed(searched, backtest__rows=rows)
+    assert not mentions_networks(searched)
+    assert mentions_networks(behind)
+    # All candidates that a user names are tried.
+    assert not mentions_networks(changed(behind, options__candidates=(PLAIN, LABELS, BEST)))
+
+
+@pytest.mark.usefixtures("without_plots")
 def test_a_back_test_that_was_impossible(whole):
     summary = changed(
         whole, backtest=BacktestResult.without_folds("quick"), prediction_summary__accuracy=None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import os
 import sys
@@ -18,15 +19,20 @@ from numpy import ndarray
 from threadpoolctl import threadpool_limits
 
 CACHE_LINE = 64  # bytes fetched from memory at a time
-UNLIMITED = 1 << 40  # bytes
+UNLIMITED = 1 << 40  # bytes, or cores
+ROOT = Path("/")
 BLOCK_BYTES = 1 << 25  # bytes of a mapped array that are read before its pages are released
 
 
 def available() -> int:
-    """Return the number of cores that this process may use: at most OMP_NUM_THREADS, if set."""
+    """Return the number of cores that this process may use: at most OMP_NUM_THREADS, if set.
+
+    A container may have a quota of CPU time, which is worth fewer cores than it sees.
+    """
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
+    cores = min(cores, cpu_quota())
     # It may list a number for every level of nesting; the first one counts.
     limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     return min(cores, int(limit)) if limit.isdigit() and int(limit) else cores
@@ -188,19 +194,55 @@ def free_memory() -> int:
     available = _number(Path("/proc/meminfo"), "MemAvailable")
     free = UNLIMITED if available is None else 1024 * available  # in KiB there
     free = min(free, _free_address_space())
-    group = Path("/sys/fs/cgroup")
-    # Control groups of version 2, then of version 1.
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-    ):
-        limit_bytes = _number(group / limit)
-        used_bytes = _number(group / used)
-        if limit_bytes is not None and used_bytes is not None:
-            # Pages of files count as used, but the system gives them back when needed.
-            cache = _number(group / Path(limit).parent / "memory.stat", "inactive_file") or 0
-            free = min(free, limit_bytes - used_bytes + cache)
-    return max(free, 0)
+    return max(min(free, free_in_groups()), 0)
+
+
+def free_in_groups(root: Path = ROOT) -> int:
+    """Return the bytes that the control groups of this process may still allocate."""
+    free = UNLIMITED
+    for group in control_groups("memory", root):
+        # The names of version 2, then of version 1.
+        for limit_name, used_name in (
+            ("memory.max", "memory.current"),
+            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        ):
+            limit = _number(group / limit_name)
+            used = _number(group / used_name)
+            if limit is not None and used is not None:
+                # Pages of files count as used, but the system gives them back when needed.
+                stat = group / "memory.stat"
+                cache = _number(stat, "total_inactive_file") or _number(stat, "inactive_file") or 0
+                free = min(free, limit - used + cache)
+    return free
+
+
+@functools.cache
+def cpu_quota(root: Path = ROOT) -> int:
+    """Return the cores that the control groups of this process may use, rounded up."""
+    cores = [UNLIMITED]
+    for group in control_groups("cpu", root):
+        # One file in version 2, "max 100000" without a quota; two files in version 1.
+        quotas = [group / "cpu.max"], [group / "cpu.cfs_quota_us", group / "cpu.cfs_period_us"]
+        for files in quotas:
+            words = " ".join(map(_text, files)).split()
+            if len(words) == 2 and words[0].isdigit():
+                cores.append(max(1, -(-int(words[0]) // int(words[1]))))
+    return min(cores)
+
+
+def control_groups(controller: str, root: Path = ROOT) -> Iterator[Path]:
+    """Yield the folders of this process's control group and of those around it."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        # "0::/a/b" in version 2; in version 1, a line per controller such as "4:cpu,cpuacct:/a/b".
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = root / "sys/fs/cgroup"
+        if controllers:
+            top /= controller
+        # A container may not see the folder, but only that at the top, which is its own.
+        group = top / path.lstrip("/")
+        yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(top))
 
 
 def _free_address_space() -> int:
@@ -219,7 +261,15 @@ def _free_address_space() -> int:
 def _number(path: Path, name: str | None = None) -> int | None:
     """Read a number in a system file, after `name` if given; None where there is none."""
     try:
-        words = path.read_text().replace(":", " ").split()
+        words = _text(path).replace(":", " ").split()
         return int(words[0] if name is None else words[words.index(name) + 1])
-    except (OSError, ValueError, IndexError):
+    except (ValueError, IndexError):
         return None
+
+
+def _text(path: Path) -> str:
+    """Read a system file; an empty text where there is none."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

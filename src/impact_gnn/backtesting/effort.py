@@ -64,7 +64,7 @@ def allowed_work(effort: Effort, baseline: float) -> float:
     return effort.fits * (LEAST_FIT + baseline)
 
 
-# Seconds on one core, fitted to the fits of quick runs on twelve graphs (`bench search`).
+# Seconds on one core, fitted to the fits of quick runs on twelve graphs (`bench costs`).
 EACH = 0.07  # a fit on the smallest graph
 EACH_NETWORK = 0.15  # and its training steps
 HOP = 2e-10  # an edge and a column; candidates with the same weights share their hops

@@ -36,6 +36,10 @@ RETRIES = 3  # of a task that failed
 CHECK = 2.0  # seconds between two checks whether there are workers
 
 
+class _Cancelled(WorkerLost):
+    """The cluster has cancelled a task, or is gone."""
+
+
 @dataclass(frozen=True, eq=False)
 class Dask(FileEngine):
     """Hops as files in a directory that all workers of a Dask cluster share.
@@ -119,10 +123,21 @@ class Dask(FileEngine):
         if jobs == 1:
             yield from super().run_tasks(function, shared, tasks, jobs=1, starting=starting)
             return
-        # Sent once, not with every task; hashing a graph would take longer.
-        on_workers = self._answer(self.client.scatter, shared, hash=False)
-        started = ((on_workers, task) for task in itertools.takewhile(starting, tasks))
-        yield from self._stream(function, started, jobs)
+        done = 0
+        for attempt in range(1, RETRIES + 1):
+            # Sent once, not with every task; hashing a graph would take longer.
+            on_workers = self._answer(self.client.scatter, shared, hash=False)
+            started = itertools.takewhile(starting, tasks[done:])
+            pairs = zip(itertools.repeat(on_workers), started)
+            try:
+                for result in self._stream(function, pairs, jobs):
+                    done += 1
+                    yield result
+                return
+            except _Cancelled:
+                # Dask cancels tasks when the only worker that had the graph has died.
+                if attempt == RETRIES or self.client.status != "running":
+                    raise
 
     def map_tasks(
         self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]
@@ -142,10 +157,12 @@ class Dask(FileEngine):
             for task in tasks:
                 # One more than there are workers, so that none waits for the next task.
                 if len(futures) > most:
-                    yield self._result(futures.popleft())
+                    yield self._result(futures[0])
+                    futures.popleft()
                 futures.append(self.client.submit(function, *task, pure=False, retries=RETRIES))
             while futures:
-                yield self._result(futures.popleft())
+                yield self._result(futures[0])
+                futures.popleft()
         except KilledWorker:
             raise WorkerLost(
                 f"a task killed {RETRIES} workers, most likely because {self.memory} of memory per "
@@ -211,7 +228,7 @@ class Dask(FileEngine):
                 f"the cluster has not answered for {self.patience:.0f} seconds"
             ) from None
         except (CancelledError, CommClosedError):
-            raise self._lost("the connection to the scheduler was lost") from None
+            raise _Cancelled(str(self._lost("the connection to the scheduler was lost"))) from None
 
     def _lost(self, reason: str) -> WorkerLost:
         return WorkerLost(

@@ -150,6 +150,7 @@ def _run_and_send(sender: Connection, function: Callable[[Any], Any], task: Any)
     from joblib.externals.loky.backend.reduction import dumps
 
     ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    os.environ["OMP_NUM_THREADS"] = "1"  # for our kernels too: other cores have their own process
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted and ends this process
     try:
         result = True, function(task)

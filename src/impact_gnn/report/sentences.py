@@ -47,6 +47,8 @@ def candidate_rows(tested: BacktestResult) -> tuple[list[CandidateResult], list[
 
 def skips_networks(summary: RunSummary) -> bool:
     """Whether the search stopped trying networks because cheaper models were far ahead."""
+    if summary.options.candidates is not None:  # the user's choice: all of them were tried
+        return False
     rows = summary.backtest.full
     losses = {row.candidate: row.loss for row in rows if row.loss is not None}
     return networks_are_behind(losses, summary.options.model)
