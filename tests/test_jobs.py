@@ -155,7 +155,7 @@ def test_the_search_runs_on_a_cluster(graph, tmp_path, in_one_process, client):
 @needs_two_cores
 def test_rounds_of_a_search_do_not_depend_on_where_fits_run(tmp_path, client):
     """Which candidates come next depends on all results before."""
-    graph = ig.tsbm(num_nodes=200, num_times=6, num_labels=2, feature_std=1, seed=0)
+    graph = ig.tsbm(num_nodes=1500, num_times=6, num_labels=2, feature_std=1, seed=0)
     small = ig.Pipeline(epochs=2, hidden=8)
     options = {"candidates": None, "effort": "quick", "folds": 1, "pipeline": small}
     one = search(graph, jobs=1, **options)
