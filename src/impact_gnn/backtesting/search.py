@@ -269,11 +269,14 @@ class Search:
         corrections = time_corrections(self.graph)
         if corrections and not {UNCORRECTED, UNCORRECTED.smoothed()} & set(first):
             corrections.insert(0, UNCORRECTED)
-        # These do not shorten the search.
-        self.allowed += sum(map(self.cost, [*self.simplest, *corrections]))
-        self.evaluate([*first, *self.simplest], on_all_folds=True)
-        # Far behind the best, they answer the question on the newest fold alone.
-        self.evaluate(corrections, on_all_folds=False)
+        always = [*self.simplest, *corrections]
+        self.allowed += sum(map(self.cost, always))  # they do not shorten the search
+        if self.budget is None:
+            # In one batch, so that jobs have fits to go on with.
+            self.evaluate([*first, *always], on_all_folds=True)
+        else:
+            self.evaluate(first, on_all_folds=True)
+            self.evaluate(always, on_all_folds=True)
         while batch := self.affordable(self.next_round(), self.allowed - self.work):
             self.evaluate(batch, on_all_folds=False)
 
