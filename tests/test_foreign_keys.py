@@ -420,3 +420,47 @@ def test_rows_may_refer_to_rows_of_their_own_table(tmp_path):
     own = graph.relations["comment", "comment_parent_comment_id", "comment"].edge_index
     assert np.array_equal(own, [answered[5:], number[5:]])
     assert len(graph.relations) == 2
+
+
+def test_rows_without_a_time_come_no_earlier_than_rows_of_their_own_table():
+    """A shipment that belongs to another one: only the first names a dated order."""
+    orders = {
+        "id": range(4),
+        "date": ["2018-03-01", "2019-03-01", "2022-03-01", "2023-03-01"],
+        "late": ["yes", "no", "yes", "no"],
+    }
+    shipments = {
+        "id": range(4),
+        "parent_shipment_id": pd.array([None, 0, 1, None], dtype="Int64"),
+        "order_id": pd.array([2, 0, 0, 1], dtype="Int64"),
+        "size": range(4),
+    }
+    graph = ig.from_tables(
+        {"order": pd.DataFrame(orders), "shipment": pd.DataFrame(shipments)},
+        target="order",
+        label="late",
+        period="year",
+        quiet=True,
+    )
+    assert [graph.name_of(t) for t in graph.nodes["shipment"].time.tolist()] == [
+        "2022",
+        "2022",
+        "2022",
+        "2019",
+    ]
+
+
+def test_a_column_named_like_its_own_table_is_no_key():
+    laps = pd.DataFrame(
+        {
+            "id": range(60),
+            "lap": np.arange(60) % 20,
+            "driver_id": np.arange(60) % 6,
+            "date": np.datetime64("2020-01-01") + np.arange(60),
+            "label": np.where(np.arange(60) % 3, "a", "b"),
+        }
+    )
+    drivers = pd.DataFrame({"id": range(6)})
+    graph = ig.from_tables({"laps": laps, "drivers": drivers}, label="label", quiet=True)
+    assert [triple[0] for triple in graph.relations] == ["drivers"]
+    assert "lap" in graph.target_nodes.columns.kinds

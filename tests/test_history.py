@@ -540,6 +540,35 @@ def test_a_delay_counts_from_the_date_to_the_period():
     assert table["date"][view.y >= 0].max() == np.datetime64("2021-12-01")
 
 
+def test_predictions_of_some_nodes_wait_for_the_delay_as_those_of_all_do():
+    """Exact times without periods: a neighbourhood knows when a period of the graph begins."""
+    graph = events(num_matches=200, label_delay=12.0)
+    model = Pipeline("sehgnn", "labels", cutoff=CUTOFF, epochs=3).fit(graph)
+    targets = np.flatnonzero(graph.targets(CUTOFF))
+    together = model.predict_proba(graph)
+    for k in range(0, len(targets), 7):
+        alone = model.predict_proba(graph, nodes=targets[[k]])
+        np.testing.assert_allclose(alone, together[[k]], atol=1e-5)
+
+
+def test_a_cutoff_is_inferred_from_the_moment_when_the_last_label_was_known():
+    graph = events(num_matches=300, label_delay=12.0)
+    y = np.where(graph.time < 3, graph.y, -1)
+    late = events(num_matches=300, label_delay=12.0, y=y)
+    assert late.infer_cutoff() == 4  # times of period 2 end at 23, those of period 4 begin at 40
+    assert (late.masked(4).y == y).all()
+    assert graph.masked(5).infer_cutoff() == 5  # a view has its own
+
+
+@pytest.mark.parametrize("delay", [25.0, 45.0])
+def test_long_delays_leave_fewer_windows_and_no_validation(delay):
+    graph = events(num_matches=300, label_delay=delay).masked(6)
+    assert (graph.y >= 0).any()
+    for window in windows(graph, 3) if delay < 30 else ():
+        assert (fold_of(graph, window).graph.y >= 0).sum() >= 20
+    Pipeline("trees", "history", cutoff=6).fit(graph)
+
+
 # -- engines, and graphs with history features
 
 

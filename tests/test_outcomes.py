@@ -161,6 +161,80 @@ def test_new_rows_have_no_outcome_yet(tmp_path):
     np.testing.assert_allclose(history_columns(view, nodes), history_columns(together, nodes))
 
 
+def with_winner(table):
+    """The table with a column that names the winning team, and so the label."""
+    home_won = table["upset"] == "no"
+    winner = table["home_team"].where(home_won, table["away_team"])
+    return table.drop(columns="margin").assign(winning_team=winner)
+
+
+def test_edges_of_outcomes_are_refused(tmp_path):
+    """Models would read the outcome of the row itself as an entity."""
+    table = with_winner(matches())
+    options = {"label": "upset", "period": "year", "quiet": True}
+    columns = {"winning_team": "outcome"}
+    roles = {"team": ["home_team", "away_team", "winning_team"]}
+    with pytest.raises(InputError, match="is known only after the event, but edges"):
+        ig.from_tables(table, columns=columns, entities=roles, **options)
+    graph = ig.from_tables(table, columns=columns, **options)
+    assert not any("winning" in name for _, name, _ in graph.relations)
+    # Nor is it guessed to be a key where tables refer to each other.
+    numbers = np.arange(len(table)) % 7
+    games = table.assign(id=range(len(table)), how_id=numbers, ground_id=numbers)
+    seven = pd.DataFrame({"id": range(7), "size": range(7)})
+    tables = {"game": games, "how": seven, "ground": seven}
+    names = [
+        [name for _, name, _ in ig.from_tables(tables, columns=kinds, **options).relations]
+        for kinds in ({}, {"game": {"how_id": "outcome"}})
+    ]
+    assert "game_how_id" in names[0]
+    assert "game_how_id" not in names[1]
+
+
+def test_outcomes_wait_for_the_delay_of_labels():
+    """Neither encoders nor histories know outcomes whose label is not known at the cutoff."""
+    table = matches()
+    is_late = (table["date"] >= "2013-07-01") & (table["date"] < "2014")
+    views = []
+    for margin in (table["margin"], table["margin"].where(~is_late, 1e7)):
+        one = ig.from_tables(
+            table.assign(margin=margin),
+            label="upset",
+            period="quarter",
+            columns=KINDS,
+            label_delay=183,
+            quiet=True,
+        )
+        views.append(one.masked("2014-01-01"))
+    first, second = (view.encoded() for view in views)
+    assert np.array_equal(first.target_nodes.outcomes, second.target_nodes.outcomes, equal_nan=True)
+    nodes = np.arange(len(table))
+    assert np.array_equal(history_columns(first, nodes), history_columns(second, nodes))
+    # So do encoders of a fold.
+    folds = [one.masked("2013-04-01").encoded().target_nodes.outcomes for one in views]
+    assert np.array_equal(*folds, equal_nan=True)
+
+
+def test_eight_outcomes_are_read_and_gaps_are_not_known():
+    table = matches()
+    numbers = {f"number {k}": np.where(np.arange(720) % 5 == k % 5, np.nan, k) for k in range(9)}
+    kinds = dict.fromkeys(numbers, "outcome")
+    numbers = {name: values + np.arange(720) for name, values in numbers.items()}
+    graph = ig.from_tables(
+        table.assign(**numbers).drop(columns=[*KINDS]),
+        label="upset",
+        period="year",
+        columns=kinds,
+        quiet=True,
+    ).masked(CUTOFF)
+    encoder = graph.target_nodes.encoder
+    assert len(encoder.outcomes.outputs) == 8
+    assert encoder.dropped["number 8"] == "only the first 8 outcomes are read"
+    outcomes = graph.encoded().target_nodes.outcomes
+    is_past = graph.time < graph.cutoff
+    assert np.array_equal(np.isnan(outcomes[is_past, 3]), (np.arange(720) % 5 == 3)[is_past])
+
+
 def test_only_the_type_to_classify_has_outcomes():
     table = matches()
     teams = pd.DataFrame({"team": table["home_team"].unique()}).assign(points=1)

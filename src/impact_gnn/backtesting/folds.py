@@ -93,7 +93,10 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
     def window(end: int) -> Window | None:
         """The one that ends before period `end`, if it is worth a fold."""
         first = end - length
-        if first < 1 or min(sizes[first:end].sum(), sizes[:first].sum()) < LEAST_NODES:
+        if first < 1:
+            return None
+        num_known = graph.has_known_label(int(times[first])).sum()
+        if min(sizes[first:end].sum(), num_known) < LEAST_NODES:
             return None
         candidate = Window.of(graph, int(times[first]), int(times[end - 1]))
         is_newest = end == len(times)

@@ -8,7 +8,7 @@ that is known of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, combinations
@@ -112,15 +112,15 @@ def plain_name(name: str) -> str:
     return re.sub(r"[_\s-]", "", name).lower()
 
 
-def find_keys(entities: Entities) -> list[ForeignKey]:
-    """Find the columns that are named after another table and hold ids of it."""
+def find_keys(entities: Entities, no_keys: Collection[str] = ()) -> list[ForeignKey]:
+    """Find the columns that are named after a table and hold ids of it, but for `no_keys`."""
     keys = []
     for table, entity in entities.items():
         names = entity.source.names
         roles = {parent: other.roles_in(names) for parent, other in entities.items()}
         for column in names:
             # A table's own ids are no key.
-            if column == entity.id:
+            if column == entity.id or column in no_keys:
                 continue
             # Letters that match, by parent; a role alone counts as one.
             lengths = {
@@ -131,6 +131,9 @@ def find_keys(entities: Entities) -> list[ForeignKey]:
             for parent in sorted(lengths, key=lengths.__getitem__, reverse=True):
                 if not lengths[parent]:
                     break
+                # A column named like its own table (lap of laps) counts something.
+                if parent == table and plain_name(column) in entity.words:
+                    continue
                 if entities[parent].has_ids_in(entity.source, column):
                     keys.append(ForeignKey(table, column, parent))
                     break

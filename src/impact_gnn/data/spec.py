@@ -38,6 +38,7 @@ from impact_gnn.data.foreign_keys import (
 from impact_gnn.data.sources import UNNAMED, Source, Tables
 from impact_gnn.data.values import TableColumn, times
 from impact_gnn.encoding import KINDS
+from impact_gnn.encoding.kinds import OUTCOME
 from impact_gnn.graph import HOMOGENEOUS, Triple
 from impact_gnn.graph.parts import class_name, edge_type
 
@@ -409,8 +410,9 @@ def guess_events(
         entities = find_entities(source.head, free, by_values=True)
     keys = list(chain(*entities.values()))
     _check_columns(source, keys)
-    # A key becomes edges, so it is no feature as well.
-    named["columns"] = columns | dict.fromkeys(keys, "ignore")
+    # A key becomes edges, so it is no feature as well. (An outcome that is a key is refused later.)
+    ignored = [key for key in keys if columns.get(key) != OUTCOME]
+    named["columns"] = columns | dict.fromkeys(ignored, "ignore")
     events = guess_nodes(kind, source, named, labelled=True, alone=True)
     if not keys or not events.time:
         return None
@@ -461,7 +463,9 @@ def guess_by_keys(
         raise InputError(
             f"target={quoted(target)} is not a table; choose one of {listing(list(entities))}."
         )
-    keys = find_keys(entities)
+    # Edges of outcomes would tell every model of them.
+    outcomes = _outcomes_in(named)
+    keys = find_keys(entities, outcomes)
     label = named.get("label")
     links = _links(entities, keys, label)
     events = [] if target is None else [target]
@@ -481,7 +485,7 @@ def guess_by_keys(
     target = target or _events_of(nodes, keys, label, is_draft=is_draft)
     if isinstance(named.get("id"), str):
         nodes[target] = _with_id(nodes[target], named["id"])
-        keys = find_keys({**entities, **nodes})
+        keys = find_keys({**entities, **nodes}, outcomes)
     own_keys = [key for key in keys if key.table in nodes]
     spec = _key_spec(nodes, own_keys, target, named)
     spec = replace(spec, sources=_by_file(sources) | spec.sources)
@@ -491,6 +495,16 @@ def guess_by_keys(
         table = guess_edges(sources[names[kind]], ends)
         spec.edges[first.parent, names[kind], second.parent] = table
     return spec
+
+
+def _outcomes_in(named: NamedRoles) -> set[str]:
+    """Return the columns that are declared as outcomes, for one type or by type."""
+    columns = named.get("columns")
+    if not isinstance(columns, Mapping):
+        return set()
+    by_type = [kinds for kinds in columns.values() if isinstance(kinds, Mapping)]
+    declared = chain(columns.items(), *(kinds.items() for kinds in by_type))
+    return {name for name, kind in declared if kind == OUTCOME}
 
 
 def _links(

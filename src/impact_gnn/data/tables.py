@@ -54,6 +54,7 @@ from impact_gnn.graph.periods import Periods, choose, exact_times
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # in `typing` from Python 3.11 on
 
+MOST_STEPS = 1000  # keys one after the other along which rows are dated
 EDGES_AT_ONCE = 1 << 22  # edges that are joined with ids, and sorted, together on disk
 MOST_TEXT = 1 << 31  # bytes, from which on positions in a text column need 64 bits
 
@@ -351,7 +352,7 @@ def build(
         if node_table.values_of:
             source = distinct_values(source, node_table.values_of)
         nodes[kind] = NodeRows.read(source, node_table, matrix, path)
-    _refuse_outcomes_of_others(spec)
+    _refuse_misplaced_outcomes(spec)
     main = nodes[spec.target]
     if main.time is None:
         raise InputError(f"{main.name} has no time column; set it with time=... or in graph.toml.")
@@ -367,11 +368,7 @@ def build(
     tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
-    untimed = [kind for kind, part in nodes.items() if part.period is None]
-    # Several times: a row may refer to rows that have no time of their own either.
-    for kind in untimed * len(untimed):
-        keys = [(links[triple].index, nodes[triple[0]].period) for triple in spec.keys_of(kind)]
-        nodes[kind].period = latest_parents(nodes[kind].size, keys)
+    _date_by_keys(spec, nodes, links)
     used = node_files | {table.file for table in spec.edges.values()}
     unused = [f"{name}: not used" for name in spec.sources if name not in used]
     target = spec.target
@@ -396,12 +393,40 @@ def build(
     return Reading(graph, [*notes, *unused, *time_notes, *misfit_notes], spec)
 
 
-def _refuse_outcomes_of_others(spec: Spec) -> None:
+def _date_by_keys(
+    spec: Spec, nodes: Mapping[str, NodeRows], links: Mapping[Triple, EdgeRows]
+) -> None:
+    """Date rows without a time by what their keys refer to."""
+    untimed = [kind for kind, part in nodes.items() if part.period is None]
+    # Again and again: a row may refer to rows that have no time of their own either.
+    for _ in range(MOST_STEPS):
+        is_settled = True
+        for kind in untimed:
+            keys = [(links[triple].index, nodes[triple[0]].period) for triple in spec.keys_of(kind)]
+            before, after = nodes[kind].period, latest_parents(nodes[kind].size, keys)
+            nodes[kind].period = after
+            is_settled &= after is None or np.array_equal(after, before)  # type: ignore[arg-type]
+        if is_settled:
+            break
+
+
+def _refuse_misplaced_outcomes(spec: Spec) -> None:
+    """Refuse outcomes of other types than the target, and those that edges are made of."""
     for kind, table in spec.nodes.items():
         if kind != spec.target and OUTCOME in table.columns.values():
             raise InputError(
                 f"{table.file} has columns of the kind {OUTCOME!r}, which only the type to "
                 f"classify, {spec.target!r}, may have; choose another kind or 'ignore'."
+            )
+    main = spec.nodes[spec.target]
+    outcomes = {name for name, kind in main.columns.items() if kind == OUTCOME}
+    for (_, name, _), edges in spec.edges.items():
+        used = outcomes.intersection([edges.source, edges.target, edges.weight, edges.time])
+        if edges.file == main.file and used:
+            raise InputError(
+                f"column {min(used)!r} of {main.file} is known only after the event, but edges "
+                f"{name!r} are made of it, which all models read; remove these edges (in "
+                "graph.toml) or the column."
             )
 
 

@@ -74,6 +74,7 @@ class Columns:
             have no dates.
         rows: Rows of this view in increasing order; None for all.
         known: Mask over this view's rows that an encoder may learn from; None for all.
+        over: Mask over those whose outcome is known; None for all.
         mapped: Whether the table is mapped from a file, as its features should then be.
         warnings: Sentences on columns that may have been misread.
     """
@@ -83,6 +84,7 @@ class Columns:
     moment: ndarray | None = None
     rows: ndarray | None = None
     known: ndarray | None = None
+    over: ndarray | None = None
     mapped: bool = False
     warnings: tuple[str, ...] = ()
     cache: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -92,9 +94,10 @@ class Columns:
 
     def take(self, positions: ndarray) -> Columns:
         """Return the view of the rows at increasing positions."""
-        known = None if self.known is None else self.known[positions]
         rows = positions if self.rows is None else self.rows[positions]
-        return replace(self, rows=rows, known=known)
+        masks = {"known": self.known, "over": self.over}
+        taken = {name: mask[positions] for name, mask in masks.items() if mask is not None}
+        return replace(self, rows=rows, **taken)
 
     def copied(self, positions: ndarray) -> Columns:
         """Return the rows at increasing positions without the rest of the table."""
@@ -103,11 +106,12 @@ class Columns:
         table = self.table.take(pa.array(view.rows))
         return replace(view, table=table, moment=moment, rows=None, mapped=False, cache={})
 
-    def before(self, known: ndarray | None) -> Columns:
-        """Return the same rows with another mask of rows to learn from; None for all."""
+    def before(self, known: ndarray | None, over: ndarray | None = None) -> Columns:
+        """Return the same rows with other masks of rows to learn from; None for all."""
         # The same rows share an encoder; None is equal to None.
-        is_same = np.array_equal(known, self.known)  # type: ignore[arg-type]
-        return self if is_same else replace(self, known=known)
+        pairs = ((known, self.known), (over, self.over))
+        is_same = all(np.array_equal(*pair) for pair in pairs)  # type: ignore[arg-type]
+        return self if is_same else replace(self, known=known, over=over)
 
     def guess_kind(self, name: str) -> tuple[str, str]:
         """Guess the kind of a column by its known values, with the reason if it is ignored."""
@@ -199,7 +203,7 @@ class Columns:
             buffers = map(_buffers, block.table.columns)
             parts.append(_files.digest(*buffers, block.moment))
         schema = self.table.schema.to_string()
-        return _files.digest(parts, self.kinds, schema, self.known)
+        return _files.digest(parts, self.kinds, schema, self.known, self.over)
 
     def save(self, path: Path) -> None:
         """Write the view as an Arrow file, which `open` maps."""

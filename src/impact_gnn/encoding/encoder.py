@@ -58,6 +58,7 @@ ONE_HOT = 40  # values of a category that get a column each; with more, all are 
 BUCKETS = 64  # columns of a hashed category
 WORDS = 1 << 14  # hashed words of a text
 DIRECTIONS = 64  # columns of a text
+MOST_OUTCOMES = 8  # columns that are known after the event
 OUTCOME_VALUES = 8  # values of an outcome that is no number, at most
 LOOK = 2_000  # rows that show whether a column is informative
 TEXTS = 20_000  # texts that the directions are learned from at most
@@ -456,7 +457,22 @@ def compress(
     return np.where(size <= 1, distance, compressed)
 
 
-PART_CLASSES: tuple[type[Part], ...] = (Number, Date, Category, Text, Vector)
+class OutcomeNumber(Number):
+    """A number that is known after the event; a missing one stays missing."""
+
+    kind: ClassVar[str] = OUTCOME
+
+    @property
+    def outputs(self) -> list[str]:
+        return [self.name]
+
+    def encode(self, block: Block) -> ndarray:
+        missing = np.isnan(self.values(self.name, block))
+        encoded = super().encode(block).reshape(len(missing), -1)
+        return np.where(missing, np.nan, encoded[:, 0])
+
+
+PART_CLASSES: tuple[type[Part], ...] = (Number, Date, Category, Text, Vector, OutcomeNumber)
 PARTS = {part.kind: part for part in PART_CLASSES}
 
 
@@ -486,13 +502,17 @@ class Encoder:
     def fit(cls, columns: Columns) -> Encoder:
         """Learn from the known rows of `columns`, and from nothing else."""
         sample = columns.sample(SAMPLE)
+        # Outcomes may be known later than the row itself.
+        past = replace(columns, known=columns.over).sample(SAMPLE)
         parts: list[Part] = []
         outcomes: list[Part] = []
         dropped: dict[str, str] = {}
         for name, kind in columns.kinds.items():
             try:
                 if kind == OUTCOME:
-                    outcomes.append(_outcome(name, sample))
+                    if len(outcomes) == MOST_OUTCOMES:
+                        raise Dropped(f"only the first {MOST_OUTCOMES} outcomes are read")
+                    outcomes.append(_outcome(name, past))
                 else:
                     parts.append(PARTS[kind].fit(name, sample))
             except Dropped as reason:
@@ -621,9 +641,9 @@ def _outcome(name: str, sample: Block) -> Part:
     """Learn an outcome: a number, or one of a few values."""
     kind = typed(sample.column(name)).type
     if is_number(kind) or types.is_boolean(kind):
-        return Number.fit(name, sample)
+        return OutcomeNumber.fit(name, sample)
     category = Category.fit(name, sample)
-    if category.hashed or len(category.values) > OUTCOME_VALUES:
+    if category.hashed or len({*category.values} - {Category.missing}) > OUTCOME_VALUES:
         raise Dropped(f"an outcome is a number or one of at most {OUTCOME_VALUES} values")
     return category
 

@@ -236,13 +236,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         self.checked()
         self.fitted = None
         data = self._fit_data(as_temporal_graph(graph), inputs, engine)
-        # Validation needs another labelled period than that of the training.
-        labelled_periods = np.unique(data.time[data.labelled])
-        has_periods = len(labelled_periods) > 1
         # parts that adjust probabilities need more than the settings
         if settings is not None and not self._adjustments:
             fitted = self._train_with(data, settings)
-        elif has_periods:
+        elif _split_for_validation(data.view) is not None:
             fitted = self._validate(data)
             if self.refit:  # for the rounds that were chosen
                 rounds = fitted.settings.rounds
@@ -321,6 +318,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         rows look like targets.
         """
         nodes = _split_for_validation(data.view)
+        assert nodes is not None  # the caller has looked
         # Validation rows are targets of this earlier cutoff.
         cutoff = int(data.view.time[nodes.valid].min())
         # From positions in the graph to positions among the rows.
@@ -747,9 +745,9 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         inputs.model_inputs(self._method, view.require_cutoff("inputs need"))
         if not validates:
             return
-        valid = _split_for_validation(view).valid
-        if len(valid):
-            cutoff = int(view.time[valid].min())
+        nodes = _split_for_validation(view)
+        if nodes is not None:
+            cutoff = int(view.time[nodes.valid].min())
             inputs.model_inputs(self._method, cutoff)
 
     def shared_inputs(
@@ -949,10 +947,20 @@ def _features_of(inputs: Inputs) -> ndarray:
     return np.asarray(inputs.graph.x, np.float32)
 
 
-def _split_for_validation(view: TemporalGraph) -> Split:
-    """Return the nodes with labels; those of the last labelled periods are for validation."""
+def _split_for_validation(view: TemporalGraph) -> Split | None:
+    """Return the nodes with labels; those of the last labelled periods are for validation.
+
+    None if nothing could be learned before those.
+    """
     num_periods = _num_validation_periods(view.time[view.is_labelled])
-    return split_rows(view, valid=num_periods)
+    split = split_rows(view, valid=num_periods)
+    if not len(split.valid):
+        return None
+    is_known = view.has_known_label(int(view.time[split.valid].min()))
+    train = split.train[is_known[split.train]]
+    if not len(train):
+        return None
+    return Split(train, split.valid)
 
 
 def _num_validation_periods(time: ndarray) -> int:

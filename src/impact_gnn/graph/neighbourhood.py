@@ -70,6 +70,8 @@ def neighbourhood(
     part = graph.with_parts(parts, relations)
     # Times are those of the whole graph, so that tables [T, T] do not change.
     part.__dict__.update(is_neighbourhood=True, timeline=graph.timeline)
+    if graph.label_delay:
+        part.__dict__["first_moments"] = graph.first_moments
     return part, np.searchsorted(positions[graph.target], nodes)
 
 

@@ -46,6 +46,8 @@ class Nodes:
     numbers: ndarray | None = None
     # encoded columns [n, outcomes] that are known after the event only; NaN where not known yet
     outcomes: ndarray | None = None
+    # mask of the nodes of a view whose label and outcomes are known at the cutoff
+    over: ndarray | None = None
 
     def __post_init__(self) -> None:
         arrays = ["features", "y", "time", "ids", "timestamp", "numbers", "outcomes"]
@@ -147,8 +149,8 @@ class Nodes:
             x = fitted.encode(self.features)
         if isinstance(self.features, Columns) and fitted.outcomes is not None:
             outcomes = fitted.outcomes.encode(self.features)
-            if self.known is not None:
-                outcomes[~self.known] = np.nan
+            if self.over is not None:
+                outcomes[~self.over] = np.nan
         return replace(
             self,
             features=x,
@@ -166,7 +168,7 @@ class Nodes:
             features = features[keep]
         # Without names, positions in the larger graph are the names.
         parts: dict[str, Any] = {"ids": keep if self.ids is None else self.ids[keep]}
-        for name in ("y", "time", "known", "timestamp", "outcomes"):
+        for name in ("y", "time", "known", "timestamp", "outcomes", "over"):
             values = getattr(self, name)
             if values is not None:
                 parts[name] = values[keep]
@@ -180,8 +182,8 @@ class Nodes:
         number[keep] = np.arange(len(keep), dtype=number.dtype)
         return number
 
-    def masked(self, cutoff: int, known: ndarray | None) -> Nodes:
-        """The same without labels and outcomes from the cutoff on.
+    def masked(self, over: ndarray | None, known: ndarray | None) -> Nodes:
+        """The same without labels and outcomes of nodes that are not `over` (None: all are).
 
         `known` rows fit the encoder (None: all).
         """
@@ -189,13 +191,13 @@ class Nodes:
         outcomes = self.outcomes
         features = self.features
         # The one place where labels are hidden; everything downstream reads these arrays.
-        if y is not None and self.time is not None:
-            y = np.where(self.time < cutoff, y, -1)
-        if outcomes is not None and self.time is not None:
-            outcomes = np.where((self.time < cutoff)[:, None], outcomes, np.float32(np.nan))
+        if y is not None and over is not None:
+            y = np.where(over, y, -1)
+        if outcomes is not None and over is not None:
+            outcomes = np.where(over[:, None], outcomes, np.float32(np.nan))
         if isinstance(features, Columns):
-            features = features.before(known)
-        return replace(self, y=y, known=known, features=features, outcomes=outcomes)
+            features = features.before(known, over)
+        return replace(self, y=y, known=known, features=features, outcomes=outcomes, over=over)
 
 
 @dataclass(frozen=True, eq=False)

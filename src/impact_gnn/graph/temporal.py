@@ -506,19 +506,19 @@ class TemporalGraph:
         labelled past, without target nodes, or with one period only.
         """
         cutoff = self.when(cutoff)
-        graph = self
-        if self.label_delay and self.y is not None:
-            y = np.where(self.has_known_label(cutoff), self.y, -1)
-            graph = self._with_nodes({self.target: replace(self.target_nodes, y=y)})
+        over = self.is_over(cutoff)
         if not self.is_neighbourhood:
             # A neighbourhood may hold targets only; its graph was checked.
-            checks.chronology(self.time, graph.y, cutoff, self.name_of)
-        nodes = {
-            kind: part.masked(cutoff, self.known_before(kind, cutoff))
-            for kind, part in graph.nodes.items()
-            if part.time is not None or part.features is not None
-        }
-        view = graph._with_nodes(nodes, cutoff=cutoff)
+            # Of the labels, only which are known counts.
+            y = np.where(self.has_known_label(cutoff), 0, -1)
+            checks.chronology(self.time, y, cutoff, self.name_of)
+        nodes = {}
+        for kind, part in self.nodes.items():
+            if part.time is not None or part.features is not None:
+                known = self.known_before(kind, cutoff)
+                nodes[kind] = part.masked(known, known)
+        nodes[self.target] = self.target_nodes.masked(over, nodes[self.target].known)
+        view = self._with_nodes(nodes, cutoff=cutoff)
         # A class that occurs only after the cutoff would tell that it exists.
         return view.with_visible_classes() if self.cutoff is None else view
 
@@ -532,22 +532,40 @@ class TemporalGraph:
         # A sum that is rounded down must not reveal a label in the moment it becomes known.
         return known_at + 4 * np.spacing(np.abs(known_at))
 
-    def has_known_label(self, cutoff: int) -> ndarray:
-        """Mask of the target nodes whose label is known before a period begins [N]."""
+    def is_over(self, cutoff: int) -> ndarray:
+        """Mask of the target nodes whose label is known before a period begins, if anyone has it.
+
+        Their outcomes are known then, too.
+        """
         is_past = self.time < cutoff
         if self.label_delay:
-            begin = self.begin_of(cutoff)
-            is_past &= self.label_known_at < begin
-        return self.is_labelled & is_past
+            is_past &= self.label_known_at < self.begin_of(cutoff)
+        return is_past
+
+    def has_known_label(self, cutoff: int) -> ndarray:
+        """Mask of the target nodes with a label that is known before a period begins [N]."""
+        return self.is_labelled & self.is_over(cutoff)
 
     def begin_of(self, t: int) -> float:
         """The exact time at which a period begins, in units of timestamps."""
         if self.target_nodes.timestamp is None:
             return t
-        if self.periods is None:
-            # Only the nodes know how exact times and periods belong together.
-            return float(self.timestamp[self.time >= t].min(initial=np.inf))
-        return float(exact_times(np.array([self.periods.start(t)]))[0])
+        if self.periods is not None:
+            return float(exact_times(np.array([self.periods.start(t)]))[0])
+        # Only the nodes know how exact times and periods belong together.
+        times, begins = self.first_moments
+        return float(begins[np.searchsorted(times, t)])
+
+    @cached_property
+    def first_moments(self) -> tuple[ndarray, ndarray]:
+        """The times of target nodes, and the earliest exact time from each on; infinite at the end.
+
+        A neighbourhood has those of its graph.
+        """
+        times, position = np.unique(self.time, return_inverse=True)
+        first = np.full(len(times) + 1, np.inf)
+        np.minimum.at(first, position, self.timestamp)
+        return times, np.minimum.accumulate(first[::-1])[::-1]
 
     def known_before(self, kind: str, cutoff: int) -> ndarray | None:
         """Mask of the nodes of a type before the cutoff; None if all nodes without a time are.
@@ -652,7 +670,12 @@ class TemporalGraph:
         return max(1, int(is_enough.sum()))
 
     def infer_cutoff(self) -> int:
-        """The first time after the last label; the last time if every period has labels."""
+        """The first time after the last label; the last time if every period has labels.
+
+        With `label_delay` it is the first time at which that label was known. A view has its own.
+        """
+        if self.cutoff is not None:
+            return self.cutoff
         labelled_times = self.time[self.is_labelled]
         if not len(labelled_times):
             raise InputError(
@@ -660,8 +683,11 @@ class TemporalGraph:
             )
         last_label = int(labelled_times.max())
         # the target type's own times: another type may be newer
-        later = self.time[self.time > last_label]
-        return int(later.min()) if len(later) else last_label
+        later = np.unique(self.time[self.time > last_label]).tolist()
+        if self.label_delay:
+            last_known = self.label_known_at[self.is_labelled].max()
+            later = [t for t in later if self.begin_of(t) > last_known] or later
+        return later[0] if later else last_label
 
     def undirected(self) -> TemporalGraph:
         """The graph with every edge in both directions; between two types as relation `rev_...`.
@@ -724,6 +750,8 @@ class TemporalGraph:
         out._set(nodes, relations, **(self._settings() | settings))
         if self.is_neighbourhood:
             out.__dict__.update(is_neighbourhood=True, timeline=self.timeline.only(nodes, upto))
+            if self.label_delay:
+                out.__dict__["first_moments"] = self.first_moments
         return out
 
     def with_features(self, x: Any) -> TemporalGraph:

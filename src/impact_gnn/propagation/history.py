@@ -299,7 +299,7 @@ class History:
         outcomes = self.graph.target_nodes.outcomes
         if outcomes is None:
             return
-        for column, value in enumerate(outcomes[:, :MOST_COLUMNS].T.astype(np.float64)):
+        for column, value in enumerate(outcomes.T.astype(np.float64)):
             is_known = np.isfinite(value)
             known = np.where(is_known, value, 0.0)
             past = self._over_known(role, is_known)(known)
