@@ -50,7 +50,7 @@ class Nodes:
     over: ndarray | None = None
 
     def __post_init__(self) -> None:
-        arrays = ["features", "y", "time", "ids", "timestamp", "numbers", "outcomes"]
+        arrays = ["features", "y", "time", "ids", "timestamp", "numbers", "outcomes", "over"]
         _make_read_only(self, arrays)
 
     @classmethod
