@@ -15,6 +15,7 @@ from impact_gnn.checks import InputError
 from impact_gnn.engines import Disk, Memory
 from impact_gnn.estimators import Pipeline
 from impact_gnn.explanations import explain
+from impact_gnn.methods import Method
 from impact_gnn.propagation.history import (
     DRIFT,
     FIRST_VARIANCE,
@@ -549,6 +550,25 @@ def test_predictions_of_some_nodes_wait_for_the_delay_as_those_of_all_do():
     for k in range(0, len(targets), 7):
         alone = model.predict_proba(graph, nodes=targets[[k]])
         np.testing.assert_allclose(alone, together[[k]], atol=1e-5)
+
+
+def test_label_hops_of_snapshots_wait_for_the_delay():
+    """A training row reads labels as late as a target does."""
+    graph = events(num_matches=300, label_delay=12.0)
+    first = graph.timestamp[graph.time == 4].min()
+    is_unknown = (graph.timestamp + 12 >= first) & (graph.time < 4)
+    y = np.where(is_unknown, (graph.y + 1) % 3, graph.y)
+    rows = np.flatnonzero(graph.time == 4)
+    hops = []
+    for one in (graph, events(num_matches=300, label_delay=12.0, y=y)):
+        pipeline = Pipeline("sehgnn", "snapshot+labels", cutoff=6)
+        inputs = pipeline.inputs(one.masked(6))
+        _, labels = inputs.model_inputs(Method.parse("snapshot+labels"), 6)
+        position = np.searchsorted(inputs.row_nodes, rows)
+        hops.append([np.asarray(hop)[position] for hop in labels])
+    assert is_unknown.sum() > 20
+    assert np.abs(hops[0]).max() > 0
+    assert all(map(np.array_equal, *hops))
 
 
 def test_a_cutoff_is_inferred_from_the_moment_when_the_last_label_was_known():

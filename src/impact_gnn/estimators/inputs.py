@@ -83,15 +83,16 @@ class Snapshot:
         """The positions of the nodes; None for all nodes, as engines take `rows`."""
         return None if len(self.node_index) == self.graph.num_nodes else self.node_index
 
-    def visible_label(self, label: ndarray, period: ndarray) -> ndarray:
+    def visible_label(self, label: ndarray, whole: TemporalGraph) -> ndarray:
         """Return labels [N], or probabilities [N, Y]; −1, or zeros, where not known then.
 
-        Nodes, and their periods [N], are those of the whole graph, before and after.
+        Nodes are those of the whole graph, before and after.
         """
         if self.labels_before is None:
             return label
         visible = np.array(label)
-        visible[period >= self.labels_before] = -1 if label.ndim == 1 else 0
+        is_known = whole.is_over(int(whole.times[self.labels_before]))
+        visible[~is_known] = -1 if label.ndim == 1 else 0
         return visible
 
 
@@ -393,7 +394,7 @@ class Inputs:
             label[self.row_nodes] = soft
 
         def visible_label(snapshot: Snapshot) -> ndarray:
-            visible = snapshot.visible_label(label, masked_graph.period)
+            visible = snapshot.visible_label(label, masked_graph)
             if not snapshot.is_smaller_graph:
                 return visible
             # A smaller graph has the nodes up to its period, in their order.

@@ -134,7 +134,7 @@ class ReceptiveField:
                 snapshot.graph, [], method.edge_weighting, inputs.engine, snapshot.hidden_after
             ),
             plain=Walk(snapshot.graph, [], "plain", inputs.engine),
-            label=snapshot.visible_label(label, graph.period),
+            label=snapshot.visible_label(label, graph),
             visible=visible,
         )
 
