@@ -506,11 +506,7 @@ def roles_of(graph: TemporalGraph, links: Links) -> list[Role]:
 
 def _writer_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -> Iterator[Role]:
     """Yield a role for every dated type whose rows are linked to the entities of type `kind`."""
-    for triple, relation in graph.relations.items():
-        ends = {triple[0], triple[2]}
-        if kind not in ends or graph.target in ends or len(ends) == 1:
-            continue
-        other, links = _linked(kind, triple, relation)
+    for triple, relation, other, links in _further_relations(graph, kind):
         time = graph.nodes[other].time
         if time is None:
             continue
@@ -550,11 +546,7 @@ def _strengths_of(graph: TemporalGraph, links: Links) -> tuple[tuple[ndarray, ..
 
 def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -> Iterator[Role]:
     """Yield the roles that lead from a row through its entity of type `kind` to another type."""
-    for triple, relation in graph.relations.items():
-        ends = {triple[0], triple[2]}
-        if kind not in ends or graph.target in ends or len(ends) == 1:
-            continue
-        other, links = _linked(kind, triple, relation)
+    for triple, relation, other, links in _further_relations(graph, kind):
         # For every direct pair, the edges of its entity by their positions in the relation.
         num_edges = relation.num_edges
         by_entity = build_csr(
@@ -574,6 +566,16 @@ def _two_step_roles(graph: TemporalGraph, name: str, direct: Pairs, kind: str) -
             pairs = Pairs(pairs.row[:0], pairs.entity[:0])
         title = f"{name}, {'-'.join(triple)}"
         yield Role(title, pairs, pairs, graph.nodes[other].num_nodes)
+
+
+def _further_relations(
+    graph: TemporalGraph, kind: str
+) -> Iterator[tuple[Triple, Relation, str, Pairs]]:
+    """Yield the relations between a type and types other than the target, with their `_linked`."""
+    for triple, relation in graph.relations.items():
+        ends = {triple[0], triple[2]}
+        if kind in ends and graph.target not in ends and len(ends) == 2:
+            yield (triple, relation, *_linked(kind, triple, relation))
 
 
 def _linked(kind: str, triple: Triple, relation: Relation) -> tuple[str, Pairs]:
