@@ -183,9 +183,10 @@ def time_corrections(tested: BacktestResult) -> str:
 def compare_simplest(tested: BacktestResult) -> str:
     """What did better on past windows: the selection, or a prediction without a model."""
     majority, *others, selected = tested.simplest
+    for row in others:
+        if tested.choice.candidates == [Candidate.parse(row.name)]:
+            return f"No model was better than the {SIMPLEST[row.name]}, so these are predicted."
     best = min(others, key=lambda row: row.loss or 0.0)
-    if tested.choice.candidates == [Candidate.parse(best.name)]:
-        return f"No model was better than the {SIMPLEST[best.name]}, so these are predicted."
     comparison = "lower" if (selected.loss or 0.0) < (best.loss or 0.0) else "higher"
     sentence = (
         f"The selected model has a {comparison} log-loss than the best prediction without a model, "
