@@ -12,11 +12,9 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from impact_gnn.backtesting import windows
 from impact_gnn.estimators.calibration import OutOfFold, clipped_log_loss, fit_calibration
 from impact_gnn.label_shift import reweighted
-from reproduction import data
-from reproduction.past_folds import MOST_WINDOWS, predicted, weighted
+from reproduction.past_folds import past_windows, predicted, weighted
 from reproduction.results import ExtraTable, Table
 
 PENALTIES = (1.0, 0.1, 0.01)
@@ -70,10 +68,7 @@ def class_bias(names: Sequence[str] | None, *, root: Path) -> Table:
     """A line per past window that has a window before it."""
     lines = []
     changes = []
-    for name in names or data.available(root):
-        graph, cutoff = data.with_cutoff(name, root)
-        view = graph.masked(cutoff)
-        past = windows(view, MOST_WINDOWS)
+    for name, view, past in past_windows(names, root):
         folds = [predicted(view, window) for window in past]
         for k in range(1, len(folds)):
             losses = losses_after(folds[:k], folds[k])

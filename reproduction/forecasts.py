@@ -27,8 +27,7 @@ from impact_gnn.backtesting.prior_forecast import (
 )
 from impact_gnn.estimators.calibration import clipped_log_loss, fit_calibration
 from impact_gnn.graph import TemporalGraph
-from reproduction import data
-from reproduction.past_folds import MOST_WINDOWS, predicted, weighted
+from reproduction.past_folds import MOST_WINDOWS, past_windows, predicted, weighted
 from reproduction.results import ExtraTable, Table
 
 TINY = 1e-6
@@ -120,11 +119,8 @@ def adjusted(names: Sequence[str] | None, *, root: Path) -> Table:
     """A line per past window in which the forecast of class proportions is in use."""
     lines = []
     changes = []
-    for name in names or data.available(root):
-        graph, cutoff = data.with_cutoff(name, root)
-        view = graph.masked(cutoff)
-        past = windows(view, MOST_WINDOWS)[1:]
-        for window, losses in zip(past, adjusted_losses(view), strict=True):
+    for name, view, past in past_windows(names, root):
+        for window, losses in zip(past[1:], adjusted_losses(view), strict=True):
             one, by_period, strength = losses
             if strength:
                 changes.append(by_period / one - 1)
@@ -154,10 +150,7 @@ def forecasts(names: Sequence[str] | None, *, root: Path) -> Table:
     lines = []
     changes = []
     coverages = []
-    for name in names or data.available(root):
-        graph, cutoff = data.with_cutoff(name, root)
-        view = graph.masked(cutoff)
-        past = windows(view, MOST_WINDOWS)
+    for name, view, past in past_windows(names, root):
         if view.horizon() == 1:
             continue
         one, by_period, coverage = np.transpose([scores_of(view, window) for window in past])
