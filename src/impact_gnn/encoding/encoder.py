@@ -502,8 +502,10 @@ class Encoder:
     def fit(cls, columns: Columns) -> Encoder:
         """Learn from the known rows of `columns`, and from nothing else."""
         sample = columns.sample(SAMPLE)
-        # Outcomes may be known later than the row itself.
-        past = replace(columns, known=columns.over).sample(SAMPLE)
+        later = sample
+        if OUTCOME in columns.kinds.values():
+            # Outcomes may be known later than the row itself.
+            later = replace(columns, known=columns.over).sample(SAMPLE)
         parts: list[Part] = []
         outcomes: list[Part] = []
         dropped: dict[str, str] = {}
@@ -512,7 +514,7 @@ class Encoder:
                 if kind == OUTCOME:
                     if len(outcomes) == MOST_OUTCOMES:
                         raise Dropped(f"only the first {MOST_OUTCOMES} outcomes are read")
-                    outcomes.append(_outcome(name, past))
+                    outcomes.append(_outcome(name, later))
                 else:
                     parts.append(PARTS[kind].fit(name, sample))
             except Dropped as reason:

@@ -510,14 +510,14 @@ class TemporalGraph:
         if not self.is_neighbourhood:
             # A neighbourhood may hold targets only; its graph was checked.
             # Of the labels, only which are known counts.
-            y = np.where(self.has_known_label(cutoff), 0, -1)
+            y = np.where(self.is_labelled & over, 0, -1)
             checks.chronology(self.time, y, cutoff, self.name_of)
         nodes = {}
         for kind, part in self.nodes.items():
             if part.time is not None or part.features is not None:
                 known = self.known_before(kind, cutoff)
-                nodes[kind] = part.masked(known, known)
-        nodes[self.target] = self.target_nodes.masked(over, nodes[self.target].known)
+                # Labels of other types are as old as their nodes.
+                nodes[kind] = part.masked({self.target: over}.get(kind, known), known)
         view = self._with_nodes(nodes, cutoff=cutoff)
         # A class that occurs only after the cutoff would tell that it exists.
         return view.with_visible_classes() if self.cutoff is None else view
