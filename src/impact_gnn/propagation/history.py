@@ -143,8 +143,15 @@ class History:
         columns = {"log time since the newest known label": newest}
         label = self.graph.label
         # Labels before the own time of every row of the graph, and those known to the nodes.
-        before_rows = self._over_labels(self._everything, self.timestamp, np.arange(len(label)))
-        known_to_nodes = self._over_labels(self._everything, self.label_time, self.nodes)
+        writes = self._everything.writes.select(self.graph.is_labelled)
+        before_rows = self._aggregator(
+            self._everything,
+            self.timestamp,
+            np.arange(len(label)),
+            writes,
+            self.graph.label_known_at,
+        )
+        known_to_nodes = self._over_known(self._everything, self.graph.is_labelled)
         excess = {}
         for k, name in self._classes():
             is_class = (label == k).astype(np.float64)
@@ -178,7 +185,7 @@ class History:
         Of an entity in a relation, labels of its newest time with a known label count; entities
         count the same. Rows without any have the recent proportions.
         """
-        known_to_nodes = self._over_labels(self._everything, self.label_time, self.nodes)
+        known_to_nodes = self._over_known(self._everything, self.graph.is_labelled)
         classes = range(self.graph.num_labels)
         is_class = [(self.graph.label == k).astype(np.float64) for k in classes]
         recent = [self._proportions(known_to_nodes, one)[RECENT] for one in is_class]
@@ -268,7 +275,7 @@ class History:
 
         Few labels count as none: the excess is shrunk towards 0.
         """
-        over_labels = self._over_labels(role, self.label_time, self.nodes)
+        over_labels = self._over_known(role, self.graph.is_labelled)
         # Again with the time as the value, now over rows whose label is known.
         known = over_labels(self.timestamp)
         yield "log known labels", np.log1p(known[:, COUNT])
@@ -296,17 +303,23 @@ class History:
 
         Without earlier rows they are the mean over all rows before.
         """
+        for column, (value, is_known, usual) in enumerate(self._outcomes):
+            past = self._over_known(role, is_known)(value)
+            yield from _aggregates_of(f"outcome {column}", past, usual)
+
+    @cached_property
+    def _outcomes(self) -> list[tuple[ndarray, ndarray, ndarray]]:
+        """Of every outcome the values [N], which are known [N], and what is usual [n]."""
         outcomes = self.graph.target_nodes.outcomes
         if outcomes is None:
-            return
-        for column, value in enumerate(outcomes.T.astype(np.float64)):
-            is_known = np.isfinite(value)
-            known = np.where(is_known, value, 0.0)
-            past = self._over_known(role, is_known)(known)
-            # [windows, n] each.
-            sums, weights = _windowed(self._over_known(self._everything, is_known)(known))
-            usual = sums[RECENT] / np.maximum(weights[RECENT], 1)
-            yield from _aggregates_of(f"outcome {column}", past, usual)
+            return []
+        result = []
+        for column in outcomes.T.astype(np.float64):
+            is_known = np.isfinite(column)
+            value = np.where(is_known, column, 0.0)
+            usual = _recent_mean(self._over_known(self._everything, is_known)(value))
+            result.append((value, is_known, usual))
+        return result
 
     def _writer_columns(self, role: Role, kind: str) -> Iterator[tuple[str, ndarray]]:
         """Yield what earlier rows of another type say of the entities.
@@ -320,9 +333,7 @@ class History:
         everything = Role(EVERYTHING, reads, Pairs(written, np.zeros_like(written)), 1, kind)
         over_rows, over_all = self._over_rows(role), self._over_rows(everything)
         for column, value in _numbers_of(self.graph.nodes[kind]):
-            # [windows, n] each.
-            sums, weights = _windowed(over_all(value))
-            usual = sums[RECENT] / np.maximum(weights[RECENT], 1)
+            usual = _recent_mean(over_all(value))
             yield from _aggregates_of(f"feature {column}", over_rows(value), usual)
 
     @cached_property
@@ -376,11 +387,6 @@ class History:
         # Only the period is known: the row is there when it is over.
         times, position = np.unique(nodes.time, return_inverse=True)
         return np.array([self.graph.begin_of(time + 1) for time in times.tolist()])[position]
-
-    def _over_labels(self, role: Role, read_time: ndarray, nodes: ndarray) -> Aggregator:
-        """Aggregate over rows whose label is known before `read_time` [N]."""
-        writes = role.writes.select(self.graph.is_labelled[role.writes.row])
-        return self._aggregator(role, read_time, nodes, writes, self.graph.label_known_at)
 
     def _over_known(self, role: Role, is_known: ndarray) -> Aggregator:
         """Aggregate over rows in a mask [N], from the moment when their label is known."""
@@ -749,6 +755,12 @@ def _aggregates_of(name: str, past: ndarray, otherwise: ndarray) -> Iterator[tup
 def _mean_of_last(aggregates: ndarray) -> ndarray:
     """Return the mean value at the last time; 0 where there is none."""
     return aggregates[:, LAST_TOTAL] / np.maximum(aggregates[:, LAST_COUNT], 1)
+
+
+def _recent_mean(aggregates: ndarray) -> ndarray:
+    """Return the mean in which older rows count less [n]; 0 where there is none."""
+    sums, weights = _windowed(aggregates)
+    return sums[RECENT] / np.maximum(weights[RECENT], 1)
 
 
 def _windowed(aggregates: ndarray) -> tuple[ndarray, ndarray]:
