@@ -345,6 +345,24 @@ def test_among_equals_the_simplest_is_taken():
     ]
 
 
+def test_the_ensemble_starts_from_two_candidates_of_a_model():
+    rng = np.random.default_rng(0)
+    linear = ["linear:plain", "linear:labels", "linear:pmp", "linear:mmp", "linear:center"]
+    candidates = [Candidate.parse(name) for name in [*linear, "trees:plain"]]
+    noise = 0.01 * rng.random((6, 500))
+    # The last one is a little worse than the rest; all have nearly the same errors.
+    predictions = [[0.6 + noise[k]] for k in range(5)] + [[0.55 + noise[5]]]
+    losses = [lambda true: log_loss(true, 2)]
+
+    def members(candidates):
+        return np.flatnonzero(greedy_weights(predictions, losses, candidates=candidates)).tolist()
+
+    assert 5 not in members(None)
+    of_a_model = members(candidates)
+    assert 5 in of_a_model
+    assert len(of_a_model) == 3
+
+
 @pytest.fixture(scope="module")
 def large():
     return ig.tsbm(num_nodes=3000, num_times=6, num_labels=2, num_features=1, mean_degree=2, seed=0)
@@ -557,6 +575,8 @@ def test_the_search_answers_whether_corrections_for_time_help():
         assert list(row.by_fold.values()) == pytest.approx(paired)
         # they are candidates like any other
         assert result.row(row.candidate) is not None
+        # trained as long as the model without any
+        assert row.settings.rounds == reference.settings.rounds
 
 
 def test_corrections_apply_along_paths_through_nodes_without_a_time():

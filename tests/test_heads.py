@@ -11,6 +11,7 @@ from impact_gnn.estimators import (
     Method,
     Pipeline,
     Shape,
+    network,
     reads_graph,
     spec_of,
 )
@@ -78,6 +79,25 @@ def test_explicit_rounds_are_used_unchanged(task):
     everything = Split(SPLIT.all, np.empty(0, np.int64))
     for name in ("trees", "sign"):
         assert fitted(name, hops, label, everything, rounds=7).rounds == 7
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "batch"), [(2048, None), (2049, 1025), (5387, 1796), (300_000, 3000)]
+)
+def test_batches_of_an_epoch_are_equally_large(num_rows, batch, monkeypatch):
+    trainings = []
+
+    def fit(build, task, label, split, training, **options):
+        trainings.append(training)
+        raise InterruptedError
+
+    monkeypatch.setattr(network.nn, "fit", fit)
+    rows = np.zeros((num_rows, 1), np.float32)
+    lesson = Lesson(np.zeros(num_rows, int), None, None, Split(np.arange(num_rows), np.arange(0)))
+    head = spec_of("sign").make(Shape([1], [], 2, []), HeadOptions(device="cpu"))
+    with pytest.raises(InterruptedError):
+        head.fit(HopTask([rows]), lesson)
+    assert trainings[0].batch_size == batch
 
 
 def test_prior_predicts_the_class_proportions(task):

@@ -266,10 +266,9 @@ class Search:
         initial = filter(self.is_applicable, initial_candidates(self.graph))
         smoothed = dict.fromkeys(map(self.with_smoothing, initial))
         first = self.affordable(smoothed, FIRST_SHARE * self.allowed, at_least=MIN_FIRST)
-        corrections = time_corrections(self.graph)
-        if corrections and not {UNCORRECTED, UNCORRECTED.smoothed()} & set(first):
-            corrections.insert(0, UNCORRECTED)
-        always = [*self.simplest, *corrections]
+        always = [*self.simplest, *self.corrections]
+        if self.corrections and not {UNCORRECTED, UNCORRECTED.smoothed()} & set(first):
+            always.append(UNCORRECTED)
         self.allowed += sum(map(self.cost, always))  # they do not shorten the search
         if self.budget is None:
             # In one batch, so that jobs have fits to go on with.
@@ -319,7 +318,7 @@ class Search:
         """Corrections for time, compared with the same model without any."""
         return [
             self.candidate_result(candidate, weights.get(candidate, 0.0), UNCORRECTED)
-            for candidate in time_corrections(self.graph)
+            for candidate in self.corrections
             if self.scores.differences(candidate, UNCORRECTED)
         ]
 
@@ -329,6 +328,11 @@ class Search:
     def simplest(self) -> list[Candidate]:
         """Candidates without a model, which no selection may be worse than."""
         return list(filter(self.is_applicable, [LAST_LABELS]))
+
+    @cached_property
+    def corrections(self) -> list[Candidate]:
+        """Corrections for time, all of which a search evaluates."""
+        return time_corrections(self.graph)
 
     def is_applicable(self, candidate: Candidate) -> bool:
         """Whether a candidate can be computed, by the pipeline's model where it names none.
@@ -416,7 +420,7 @@ class Search:
                 )
                 for fold in scores.folds
             ],
-            fits=[candidate.smoothed(False) for candidate in finalists],
+            candidates=finalists,
         )
         heaviest_first = np.argsort(-weights, kind="stable")
         members = [finalists[k] for k in heaviest_first if weights[k] > 0]
@@ -461,17 +465,27 @@ class Search:
         if self.num_jobs > 1 and self.budget is None:
             # Jobs end together if long fits start first; with a clock, the first are chosen.
             pending.sort(key=self.unit_cost, reverse=True)
-        self.fit_units(pending, window, self.engine.child(f"fold-{window}"))
+        # Corrections for time are trained like the model without any, so they come after it.
+        others = [unit for unit in pending if unit.candidate not in self.corrections]
+        corrected = [unit for unit in pending if unit.candidate in self.corrections]
+        self.fit_units([others, corrected], window, self.engine.child(f"fold-{window}"))
 
-    def fit_units(self, units: Sequence[Unit], window: Window, engine: Engine) -> None:
-        """Fits on one fold, several at once; results are stored in the order of `units`."""
-        if not units or self.out_of_time:
+    def fit_units(self, batches: Sequence[list[Unit]], window: Window, engine: Engine) -> None:
+        """Fits on one fold, those of a batch at once; results are stored in order."""
+        if not any(batches) or self.out_of_time:
             return
         fold = fold_of(self.graph, window, engine)
+        shared = SharedGraph(fold.graph, engine)
+        for units in batches:
+            self.fit_batch(units, fold, shared)
+        engine.clear()
+
+    def fit_batch(self, units: Sequence[Unit], fold: Fold, shared: SharedGraph) -> None:
+        """Fits that need no result of each other."""
         results = self.engine.run_tasks(
             try_fit,
-            SharedGraph(fold.graph, engine),
-            [self.fit_task(unit, window) for unit in units],
+            shared,
+            [self.fit_task(unit, fold.window) for unit in units],
             jobs=self.num_jobs,
             prepare=prepare_fit,
             starting=self.may_start,
@@ -479,7 +493,6 @@ class Search:
         for unit, result in zip(units, results, strict=False):
             self.put_result(unit, fold, result)
             self.work += self.unit_cost(unit)
-        engine.clear()
 
     def fit_task(self, unit: Unit, window: Window) -> FitTask:
         """The fit of a unit, with settings of an older fold."""
@@ -524,22 +537,21 @@ class Search:
 
     def is_stored(self, unit: Unit) -> bool:
         """Whether a fit was done before, in this run or an earlier one, for both variants."""
-        unsmoothed = replace(unit, candidate=unit.candidate.smoothed(False))
-        return all(self.scores.get(one) is not None for one in (unit, unsmoothed))
+        return all(self.scores.get(one) is not None for one in (unit, unit.fit))
 
     def put_result(self, unit: Unit, fold: Fold, result: FitResult | FailedFit) -> None:
         """Stores the predictions of a fit; a candidate that fails is left out."""
         candidate = unit.candidate
-        unsmoothed = candidate.smoothed(False)
+        unsmoothed = unit.fit.candidate
         if isinstance(result, FailedFit):
             if unsmoothed == BASELINE:
                 raise InputError(result.error)
             self.failed |= dict.fromkeys([candidate, unsmoothed], result.error)
             self.progress.say(f"  {candidate}: left out, {result.error}", detail=True)
             return
-        self.settings[unit] = result.settings
+        self.settings[unit.fit] = result.settings
         if self.store is not None:
-            self.store.put(f"fits/{unit}", result.settings)
+            self.store.put(f"fits/{unit.fit}", result.settings)
         is_scored = unit.fold in self.scores.truth  # not the one of accuracies by horizon
         nodes = fold.rows
         if is_scored:
@@ -600,7 +612,7 @@ class Search:
         unit = Unit(candidate, f"{window}.horizon")
         engine = self.engine.child("horizon")
         if self.scores.get(unit) is None:
-            self.fit_units([unit], window, engine)
+            self.fit_units([[unit]], window, engine)
         else:  # a continued run counts the work of its predecessor
             self.work += self.unit_cost(unit)
         probabilities = self.scores.get(unit)
@@ -609,11 +621,10 @@ class Search:
         labels = self.scoring_of(window).labels(probabilities)
         is_right = labels == truth_of(self.graph, window)
         horizon = horizons_of(self.graph, window)
-        scores = []
-        for k in np.unique(horizon).tolist():
-            is_right_there = is_right[horizon == k]
-            scores.append(HorizonScore(k, float(is_right_there.mean()), len(is_right_there)))
-        return scores
+        return [
+            HorizonScore(k, float(is_right[horizon == k].mean()), int((horizon == k).sum()))
+            for k in np.unique(horizon).tolist()
+        ]
 
     def candidate_result(
         self, candidate: Candidate, weight: float, reference: Candidate = BASELINE
@@ -632,31 +643,28 @@ class Search:
             status=self.status_of(candidate),
             error=self.failed.get(candidate),
             scores=self.scores.by_fold(candidate),
-            settings=self.settings_of(candidate),
+            settings=self.stored_settings(Unit(candidate, self.scores.folds[-1])),
         )
 
-    def settings_of(self, candidate: Candidate) -> FitSettings | None:
-        """The choices of the fit on the newest fold, by its smoothed variant if there is one."""
-        newest = self.scores.folds[-1]
-        smoothed = self.stored_settings(Unit(candidate.smoothed(), newest))
-        return smoothed or self.stored_settings(Unit(candidate, newest))
-
     def settings_before(self, unit: Unit) -> FitSettings | None:
-        """The choices of the same candidate on an older fold: they used no label of this one."""
-        if unit.fold not in self.scores.folds:
+        """The choices of the same candidate on an older fold: they used no label of this one.
+
+        Corrections for time are trained as long as the same model without any.
+        """
+        folds = self.scores.folds
+        if unit.fold not in folds:
             return None
-        older = self.scores.folds[: self.scores.folds.index(unit.fold)]
-        for fold in reversed(older):
-            settings = self.stored_settings(replace(unit, fold=fold))
-            if settings is not None:
-                return settings
-        return None
+        older = folds[: folds.index(unit.fold)]
+        units = [replace(unit, fold=fold) for fold in reversed(older)]
+        if unit.candidate in self.corrections:
+            units.append(replace(unit, candidate=UNCORRECTED))
+        return next(filter(None, map(self.stored_settings, units)), None)
 
     def stored_settings(self, unit: Unit) -> FitSettings | None:
         """The choices of a fit, in this run or an earlier one."""
-        settings = self.settings.get(unit)
+        settings = self.settings.get(unit.fit)
         if settings is None and self.store is not None:
-            settings = self.store.get(f"fits/{unit}", FitSettings)
+            settings = self.store.get(f"fits/{unit.fit}", FitSettings)
         return settings
 
     def status_of(self, candidate: Candidate) -> Status:

@@ -232,8 +232,7 @@ class EnsembleSelection:
             predictions=predictions,
             losses=[partial(self.loss, holdout) for holdout in holdouts],
             fold_weights=self.weights_of(len(holdouts)),
-            # A candidate with and without smoothing is one fit.
-            fits=[candidate.smoothed(False) for candidate in candidates],
+            candidates=candidates,
         )
         heaviest_first = np.argsort(-weights, kind="stable")
         selected = [c for c in heaviest_first if weights[c] > 0]

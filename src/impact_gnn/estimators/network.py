@@ -15,8 +15,7 @@ from impact_gnn import nn
 from impact_gnn.estimators.head import Head, HeadOptions, Shape
 from impact_gnn.methods import ModelKind
 
-FULL_BATCH = 6000  # labelled rows up to which all are used in every step
-BATCH = 2048  # larger ones cost more and were not better on past folds of five graphs
+BATCH = 2048  # rows; larger ones cost more and were not better on past folds of five graphs
 LARGEST_BATCH = 1 << 16
 MOST_STEPS = 100  # of an epoch, from which on batches grow instead
 STEPS = 300
@@ -141,10 +140,11 @@ class NetworkHead(Head):
         assert options.lr is not None
         batch = None
         steps = 1
-        if num_rows > FULL_BATCH and not self.network.reads_graph:
-            # Batches grow where an epoch would have too many steps.
-            batch = min(max(BATCH, num_rows // MOST_STEPS), LARGEST_BATCH)
-            steps = math.ceil(num_rows / batch)
+        if num_rows > BATCH and not self.network.reads_graph:
+            # Larger where an epoch would have too many steps; the last one is no smaller.
+            largest = min(max(BATCH, num_rows // MOST_STEPS), LARGEST_BATCH)
+            steps = math.ceil(num_rows / largest)
+            batch = math.ceil(num_rows / steps)
         # About `STEPS` steps in all.
         epochs = options.epochs or max(LEAST_EPOCHS, STEPS // steps)
         share = 3 if options.patient else 12
