@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy import ndarray
@@ -28,11 +28,6 @@ class Unit:
     def __str__(self) -> str:
         name = f"{self.candidate}.fold{self.fold}.seed{self.seed}"
         return name.replace(":", ".").replace(" ", "_")
-
-    @property
-    def fit(self) -> Unit:
-        """The unit without smoothing, which has the same fit."""
-        return replace(self, candidate=self.candidate.smoothed(False))
 
 
 @dataclass(eq=False)

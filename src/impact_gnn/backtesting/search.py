@@ -537,21 +537,22 @@ class Search:
 
     def is_stored(self, unit: Unit) -> bool:
         """Whether a fit was done before, in this run or an earlier one, for both variants."""
-        return all(self.scores.get(one) is not None for one in (unit, unit.fit))
+        unsmoothed = replace(unit, candidate=unit.candidate.smoothed(False))
+        return all(self.scores.get(one) is not None for one in (unit, unsmoothed))
 
     def put_result(self, unit: Unit, fold: Fold, result: FitResult | FailedFit) -> None:
         """Stores the predictions of a fit; a candidate that fails is left out."""
         candidate = unit.candidate
-        unsmoothed = unit.fit.candidate
+        unsmoothed = candidate.smoothed(False)
         if isinstance(result, FailedFit):
             if unsmoothed == BASELINE:
                 raise InputError(result.error)
             self.failed |= dict.fromkeys([candidate, unsmoothed], result.error)
             self.progress.say(f"  {candidate}: left out, {result.error}", detail=True)
             return
-        self.settings[unit.fit] = result.settings
+        self.settings[unit] = result.settings
         if self.store is not None:
-            self.store.put(f"fits/{unit.fit}", result.settings)
+            self.store.put(f"fits/{unit}", result.settings)
         is_scored = unit.fold in self.scores.truth  # not the one of accuracies by horizon
         nodes = fold.rows
         if is_scored:
@@ -643,8 +644,13 @@ class Search:
             status=self.status_of(candidate),
             error=self.failed.get(candidate),
             scores=self.scores.by_fold(candidate),
-            settings=self.stored_settings(Unit(candidate, self.scores.folds[-1])),
+            settings=self.settings_of(candidate, self.scores.folds[-1]),
         )
+
+    def settings_of(self, candidate: Candidate, fold: str) -> FitSettings | None:
+        """The choices of the fit on a fold, by its smoothed variant if there is one."""
+        smoothed = self.stored_settings(Unit(candidate.smoothed(), fold))
+        return smoothed or self.stored_settings(Unit(candidate, fold))
 
     def settings_before(self, unit: Unit) -> FitSettings | None:
         """The choices of the same candidate on an older fold: they used no label of this one.
@@ -654,17 +660,20 @@ class Search:
         folds = self.scores.folds
         if unit.fold not in folds:
             return None
-        older = folds[: folds.index(unit.fold)]
-        units = [replace(unit, fold=fold) for fold in reversed(older)]
-        if unit.candidate in self.corrections:
-            units.append(replace(unit, candidate=UNCORRECTED))
-        return next(filter(None, map(self.stored_settings, units)), None)
+        for fold in reversed(folds[: folds.index(unit.fold)]):
+            settings = self.stored_settings(replace(unit, fold=fold))
+            if settings is not None:
+                return settings
+        uncorrected = self.settings_of(UNCORRECTED, unit.fold)
+        if unit.candidate in self.corrections and uncorrected is not None:
+            return replace(uncorrected, valid_score=None)
+        return None
 
     def stored_settings(self, unit: Unit) -> FitSettings | None:
         """The choices of a fit, in this run or an earlier one."""
-        settings = self.settings.get(unit.fit)
+        settings = self.settings.get(unit)
         if settings is None and self.store is not None:
-            settings = self.store.get(f"fits/{unit.fit}", FitSettings)
+            settings = self.store.get(f"fits/{unit}", FitSettings)
         return settings
 
     def status_of(self, candidate: Candidate) -> Status:
