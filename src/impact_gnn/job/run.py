@@ -435,9 +435,14 @@ class _Stages:
             if candidate != candidate.smoothed() and (candidate.smoothed(), seed) in units:
                 continue
             row = tested.row(candidate)
+            # Trees keep their number. Epochs are chosen again, by the newest labels: on past
+            # windows of nine data sets, ensembles were .3 points more accurate.
+            settings = None
+            if row is not None and candidate.model == "trees":
+                settings = row.settings
             tasks[candidate, seed] = FitTask.of(
                 with_candidate(self.pipeline, candidate, seed=seed, cutoff=self.options.cutoff),
-                settings=None if row is None else row.settings,
+                settings=settings,
                 name=f"{candidate}, seed {seed}",
             )
         started = itertools.count()
