@@ -119,7 +119,7 @@ class SearchOptions:
         typer.Option(
             min=1,
             max=1000,
-            help="Seeds of every final fit (run) or per fold (backtest).",
+            help="Seeds of every final network (run) or per fold (backtest).",
         ),
     ] = None
     budget: Annotated[

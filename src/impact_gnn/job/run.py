@@ -124,7 +124,7 @@ def run(
             - `effort`: "quick", "normal" (default) or "thorough": how much work the search may do,
               the same on every machine.
             - `folds`: Past windows to predict in the back-test; by default the effort's.
-            - `seeds`: Seeds that every chosen candidate is fitted with in the end; by default the
+            - `seeds`: Seeds that every chosen network is fitted with in the end; by default the
               effort's.
             - `budget`: Seconds for all of it: the search ends in time for what follows, whatever
               the effort; None for no bound.
@@ -369,7 +369,7 @@ class _Stages:
             return BacktestResult.without_folds(options.effort, options.metric)
 
     def fit(self, summary: RunSummary, engine: Engine) -> list[Fit]:
-        """Fit every member with every seed on all labels; seeds of a member share its weight."""
+        """Fit every member on all labels, networks with every seed; these share its weight."""
         tested = summary.backtest
         choice = tested.choice
         options = self.options
@@ -377,8 +377,7 @@ class _Stages:
         # Weights by candidate and seed: seeds of a member are averaged, so they divide its weight.
         weights: dict[tuple[Candidate, int], float] = {}
         for member in choice.members:
-            # The class prior draws nothing, so that one seed is enough.
-            num_seeds = 1 if member.candidate.model == "prior" else options.seeds
+            num_seeds = options.seeds if self.is_network(member.candidate) else 1
             for seed in range(options.seed, options.seed + num_seeds):
                 weights[member.candidate, seed] = member.weight / num_seeds
         results = self.fit_members(list(weights), tested, engine)
@@ -422,6 +421,13 @@ class _Stages:
             fixed = fixed.covering(probability, label, weight)
         return replace(ensemble, calibration=fixed)
 
+    def is_network(self, candidate: Candidate) -> bool:
+        """Whether a candidate is trained in epochs, from weights that a seed draws.
+
+        Trees change little with the seed, the class prior does not.
+        """
+        return (candidate.model or self.pipeline.model) not in ("trees", "prior")
+
     def fit_members(
         self, units: Sequence[tuple[Candidate, int]], tested: BacktestResult, engine: Engine
     ) -> list[FitResult]:
@@ -438,7 +444,7 @@ class _Stages:
             # Trees keep their number. Epochs are chosen again, by the newest labels: on past
             # windows of nine data sets, ensembles were .3 points more accurate.
             settings = None
-            if row is not None and candidate.model == "trees":
+            if row is not None and not self.is_network(candidate):
                 settings = row.settings
             tasks[candidate, seed] = FitTask.of(
                 with_candidate(self.pipeline, candidate, seed=seed, cutoff=self.options.cutoff),
