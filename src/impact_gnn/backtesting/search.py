@@ -664,9 +664,8 @@ class Search:
             settings = self.stored_settings(replace(unit, fold=fold))
             if settings is not None:
                 return settings
-        uncorrected = self.settings_of(UNCORRECTED, unit.fold)
-        if unit.candidate in self.corrections and uncorrected is not None:
-            return replace(uncorrected, valid_score=None)
+        if unit.candidate in self.corrections:
+            return self.settings_of(UNCORRECTED, unit.fold)
         return None
 
     def stored_settings(self, unit: Unit) -> FitSettings | None:

@@ -381,17 +381,16 @@ class _Stages:
             for seed in range(options.seed, options.seed + num_seeds):
                 weights[member.candidate, seed] = member.weight / num_seeds
         results = self.fit_members(list(weights), tested, engine)
-        fits = []
-        for (candidate, seed), result in zip(weights, results, strict=True):
-            fits.append(
-                Fit(
-                    candidate=candidate,
-                    weight=weights[candidate, seed],
-                    seed=seed,
-                    rounds=result.settings.rounds[-1],
-                    valid_score=result.settings.valid_score,
-                )
+        fits = [
+            Fit(
+                candidate=candidate,
+                weight=weight,
+                seed=seed,
+                rounds=result.settings.rounds[-1],
+                valid_score=result.settings.valid_score,
             )
+            for ((candidate, seed), weight), result in zip(weights.items(), results, strict=True)
+        ]
         counts = self.view.label_counts()
         ensemble = Ensemble(
             pipelines=[result.pipeline for result in results],
