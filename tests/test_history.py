@@ -590,6 +590,24 @@ def test_long_delays_leave_fewer_windows_and_no_validation():
         Pipeline("trees", "history", cutoff=6).fit(view)
 
 
+def test_a_month_of_which_the_first_days_are_known_is_no_window():
+    """With a delay of 29 days, they would decide the selection and the calibration."""
+    date = np.datetime64("2023-01-01") + np.repeat(np.arange(330), 20)
+    table = {
+        "date": date,
+        "card_id": np.arange(len(date)) % 50,
+        "label": np.where(np.arange(len(date)) % 3, "a", "b"),
+    }
+    options = {"label": "label", "period": "month", "quiet": True}
+    view = ig.from_tables(table, label_delay=29, **options).masked("2023-11")
+    in_october = view.time == view.when("2023-10")
+    assert 20 <= view.is_labelled[in_october].sum() < 0.1 * in_october.sum()
+    assert [str(one) for one in windows(view, 2)] == ["2023-08", "2023-09"]
+    # In a week later, most of a month is known.
+    view = ig.from_tables(table, label_delay=7, **options).masked("2023-11")
+    assert [str(one) for one in windows(view, 2)] == ["2023-09", "2023-10"]
+
+
 # -- engines, and graphs with history features
 
 

@@ -9,6 +9,7 @@ from sklearn.metrics import log_loss
 
 import impact_gnn as ig
 from commands import here
+from impact_gnn.backtesting.folds import fold_of, windows
 from impact_gnn.checks import InputError
 from impact_gnn.data.files import convert_graph
 from impact_gnn.estimators import Pipeline
@@ -233,6 +234,36 @@ def test_eight_outcomes_are_read_and_gaps_are_not_known():
     outcomes = graph.encoded().target_nodes.outcomes
     is_past = graph.time < graph.cutoff
     assert np.array_equal(np.isnan(outcomes[is_past, 3]), (np.arange(720) % 5 == 3)[is_past])
+
+
+def test_a_column_that_no_target_has_is_an_outcome(tmp_path):
+    """Margins of matches to come are empty; features of past rows would predict the past only."""
+    table = matches().drop(columns="referee")
+    to_come = table["date"] >= f"{CUTOFF}-01-01"
+    # Rare values may be missing in all targets by chance.
+    table["injury"] = np.where(np.arange(len(table)) % 50 == 0, "yes", None)
+    table.loc[to_come, ["margin", "upset", "injury"]] = None
+    graph = ig.from_tables(table, label="upset", period="year", quiet=True)
+    view = graph.masked(CUTOFF)
+    encoder = view.target_nodes.encoder
+    assert "margin" not in encoder.outputs
+    assert encoder.outcomes.outputs == ["margin"]
+    assert any(name.startswith("injury") for name in [*encoder.outputs, *encoder.dropped])
+    (warning,) = view.summary().warnings
+    assert "column 'margin': 100% of the rows before the cutoff have it, and none" in warning
+    # Those of a fold have one, and do not read it either.
+    fold = fold_of(view, windows(view, 1)[0]).graph
+    assert "margin" not in fold.target_nodes.encoder.outputs
+    model = Pipeline("trees", "features+history").fit(graph)
+    model.save(tmp_path / "model")
+    again = Pipeline.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_proba(graph), model.predict_proba(graph))
+    # What becomes known later in the same rows changes nothing.
+    complete = matches().drop(columns="referee").assign(injury=table["injury"])
+    later = ig.from_tables(complete, label="upset", period="year", quiet=True)
+    np.testing.assert_array_equal(
+        again.predict_proba(later, cutoff=CUTOFF), model.predict_proba(graph)
+    )
 
 
 def test_only_the_type_to_classify_has_outcomes():

@@ -24,6 +24,9 @@ MAX_UNLABELLED = 2_000  # nodes of a window without a label that are predicted
 LEAST_EXAMPLES = 10  # labels that a class needs before a window for anybody to have learned it
 # Share of a window's nodes whose class could be learned; below, it says little about methods.
 MIN_LEARNABLE = 0.5
+# Share of a period's nodes whose label can be known by now, with `label_delay`, for it to be in a
+# window: the first days of a month do not resemble it.
+LEAST_KNOWN = 0.5
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
     A window is as long as the time that targets span (`TemporalGraph.horizon`), so that a fold
     resembles the real task. Where too few labels would be left before the next one, windows of
     several periods overlap by half. A window needs enough labelled nodes, a labelled past, and most
-    of its nodes in classes with earlier labels.
+    of its nodes in classes with earlier labels; labels of most nodes of its periods must be due.
 
     Examples:
         >>> from impact_gnn.data.tsbm import tsbm
@@ -84,10 +87,11 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
         >>> [str(one) for one in windows(graph.masked(6), 2)]
         ['2-3', '4-5']
     """
-    graph.require_cutoff("a back-test needs")
+    cutoff = graph.require_cutoff("a back-test needs")
     if count < 1:
         raise InputError(f"folds={count} must be at least 1.")
-    times, sizes = np.unique(graph.time[graph.is_labelled], return_counts=True)
+    is_complete = known_share(graph, cutoff)[graph.period] >= LEAST_KNOWN
+    times, sizes = np.unique(graph.time[graph.is_labelled & is_complete], return_counts=True)
     length = graph.horizon()
 
     def window(end: int) -> Window | None:
@@ -126,6 +130,13 @@ def windows(graph: TemporalGraph, count: int) -> list[Window]:
             f"use longer periods or add labels."
         )
     return chosen[::-1]
+
+
+def known_share(graph: TemporalGraph, cutoff: int) -> ndarray:
+    """Share of the nodes of every period whose label is due before the cutoff [T]."""
+    total = np.bincount(graph.period, minlength=len(graph.times))
+    due = np.bincount(graph.period, graph.is_over(cutoff), len(graph.times))
+    return due / np.maximum(total, 1)
 
 
 def truth_of(graph: TemporalGraph, window: Window) -> ndarray:

@@ -56,6 +56,8 @@ def check(graph: Graph, source: GraphOptions, json: Json = None) -> None:
     num_features = masked.nodes[masked.target].num_features
     summary = replace(reading.graph.summary(), num_features=num_features)
     console.print(str(summary))
+    for warning in masked.summary().warnings:
+        console.print(f"warning: {warning}")
     for node_type, nodes in masked.nodes.items():
         if nodes.columns is not None:
             for name, reason in nodes.columns.encoder.dropped.items():

@@ -87,7 +87,7 @@ def run(
 
 def _print_summary(summary: RunSummary, out: Path) -> None:
     from impact_gnn.report.numbers import interval, period_named
-    from impact_gnn.report.sentences import time_corrections
+    from impact_gnn.report.sentences import doubt_accuracy, time_corrections
 
     predictions = summary.prediction_summary
     console.print(f"\nSelected: {summary.backtest.selection}")
@@ -107,7 +107,7 @@ def _print_summary(summary: RunSummary, out: Path) -> None:
         )
     console.print(f"Do corrections for time help? {time_corrections(summary.backtest)}")
     console.print(f"Report: {out / 'report.html'}")
-    for warning in summary.graph.warnings:
+    for warning in filter(None, [*summary.graph.warnings, doubt_accuracy(summary.backtest)]):
         console.print(f"warning: {warning}")
 
 

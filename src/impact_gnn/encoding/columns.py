@@ -20,12 +20,15 @@ from impact_gnn import _files
 from impact_gnn._codec import decode
 from impact_gnn.checks import guarded
 from impact_gnn.encoding import kinds
+from impact_gnn.encoding.kinds import OUTCOME
 from impact_gnn.encoding.moments import one_array
 
 if TYPE_CHECKING:
     from impact_gnn.encoding.encoder import Encoder
 
 BLOCK = 1 << 14  # rows that are encoded together
+LEAST_LATER = 20  # rows after the cutoff that can tell that a column is known late
+MOST_KNOWN = 0.5  # share of the rows before it
 MAX_CACHED_ROWS = 1_000_000  # rows
 CACHE_LOCK = threading.Lock()
 NOTE = b"impact-gnn"
@@ -112,6 +115,32 @@ class Columns:
         pairs = ((known, self.known), (over, self.over))
         is_same = all(np.array_equal(*pair) for pair in pairs)  # type: ignore[arg-type]
         return self if is_same else replace(self, known=known, over=over)
+
+    def with_late_outcomes(self) -> Columns:
+        """Return columns that most known rows have, and no later one, as outcomes.
+
+        Such as the scores of matches that are still to be played: no target could have them.
+        """
+        if self.known is None or (~self.known).sum() < LEAST_LATER:
+            return self
+        sentences = {}
+        for name, kind in self.kinds.items():
+            column = self.table.column(name)
+            if kind in ("ignore", OUTCOME) or not column.null_count:
+                continue
+            is_present = np.asarray(pc.is_valid(column))
+            if self.rows is not None:
+                is_present = is_present[self.rows]
+            share = is_present[self.known].mean()
+            if share >= MOST_KNOWN and not is_present[~self.known].any():
+                sentences[name] = (
+                    f"column '{name}': {share:.0%} of the rows before the cutoff have it, and none "
+                    "of the later ones; it is read as an outcome, known after the event only"
+                )
+        if not sentences:
+            return self
+        late = self.kinds | dict.fromkeys(sentences, OUTCOME)
+        return replace(self, kinds=late, warnings=(*self.warnings, *sentences.values()))
 
     def guess_kind(self, name: str) -> tuple[str, str]:
         """Guess the kind of a column by its known values, with the reason if it is ignored."""

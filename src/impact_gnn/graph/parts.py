@@ -182,6 +182,12 @@ class Nodes:
         number[keep] = np.arange(len(keep), dtype=number.dtype)
         return number
 
+    def with_late_outcomes(self) -> Nodes:
+        """The same, with columns as outcomes that no node to predict has."""
+        if not isinstance(self.features, Columns):
+            return self
+        return replace(self, features=self.features.with_late_outcomes())
+
     def masked(self, over: ndarray | None, known: ndarray | None) -> Nodes:
         """The same without labels and outcomes of nodes that are not `over` (None: all are).
 

@@ -518,6 +518,9 @@ class TemporalGraph:
                 known = self.known_before(kind, cutoff)
                 # Labels of other types are as old as their nodes.
                 nodes[kind] = part.masked({self.target: over}.get(kind, known), known)
+        # Rows of a fold have columns that targets lack, so a view decides for its folds.
+        if self.cutoff is None and self.target in nodes:
+            nodes[self.target] = nodes[self.target].with_late_outcomes()
         view = self._with_nodes(nodes, cutoff=cutoff)
         # A class that occurs only after the cutoff would tell that it exists.
         return view.with_visible_classes() if self.cutoff is None else view

@@ -18,6 +18,7 @@ from impact_gnn.report.numbers import FILTERS, gain_interval, named, percent
 from impact_gnn.report.summary import Evaluation, RunSummary
 
 BASELINE_ONLY = EnsembleSpec.single(BASELINE)  # no correction, and no other model
+TOO_GOOD = 0.99  # accuracy on past windows that asks for another look at the columns
 SIMPLEST = {
     "majority class": "majority class of the last labelled periods",
     "prior:plain": "forecast class proportions",
@@ -177,6 +178,17 @@ def time_corrections(tested: BacktestResult) -> str:
     return (
         f"Not clearly: no correction improves {title} by more than its uncertainty; "
         f"the best is {best}, {difference}."
+    )
+
+
+def doubt_accuracy(tested: BacktestResult) -> str:
+    """A warning if past windows were predicted too well to be true; "" otherwise."""
+    accuracy = tested.mean_check("accuracy")
+    if accuracy is None or accuracy < TOO_GOOD:
+        return ""
+    return (
+        f"{accuracy:.1%} of the past labels were predicted out of fold. Features that are known "
+        'after the event only would explain this: declare such columns as "outcome".'
     )
 
 
