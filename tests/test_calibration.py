@@ -17,6 +17,7 @@ from impact_gnn.estimators.calibration import (
     reliability,
     tempered,
 )
+from impact_gnn.metrics import Scoring
 
 
 def drawn(rng, size=4000, classes=4, sharpness=1.0, share=None):
@@ -100,9 +101,28 @@ def test_an_ensemble_is_the_calibrated_mean_and_comes_back_from_disk(graph, tmp_
     loaded = Ensemble.load(tmp_path / "model")
     assert np.allclose(loaded.predict_proba(graph), probabilities, atol=1e-6)
     assert loaded.calibration == calibration
+    truth = graph.y[ensemble.targets(graph)]
+    assert loaded.score(graph) == pytest.approx((loaded.predict(graph) == truth).mean())
+    loss = loaded.score(graph, metric="log-loss")
+    assert loss == pytest.approx(Scoring("log-loss").score(probabilities, truth), abs=1e-5)
     members[0].save(tmp_path / "single")
     single = Ensemble.load(tmp_path / "single")
     assert np.allclose(single.predict_proba(graph), members[0].predict_proba(graph))
+
+
+@pytest.mark.parametrize(
+    ("weights", "calibration", "prior"),
+    [
+        ([1.0], None, np.ones(2)),
+        ([1.0], Calibration(), None),
+        ([0.9], Calibration(), np.ones(2)),
+        ([1.0], Calibration(), np.ones(3)),
+    ],
+)
+def test_an_ensemble_refuses_what_it_cannot_predict_with(graph, weights, calibration, prior):
+    members = [Pipeline("prior", cutoff=4).fit(graph)]
+    with pytest.raises(ig.InputError, match="needs weights that sum to 1, a calibration such as"):
+        Ensemble(members, weights, calibration, prior)
 
 
 def test_refusals_of_damaged_models(graph, tmp_path):

@@ -129,6 +129,39 @@ def test_user_files_among_the_figures_are_not_deleted(copied, done):
 
 
 @pytest.mark.usefixtures("without_page")
+@pytest.mark.parametrize("names", [None, [0, 1], [False, True]])
+def test_truth_values_are_the_classes_0_and_1(tmp_path, names):
+    g = ig.tsbm(num_nodes=200, num_times=3, num_labels=2, num_features=4, seed=0)
+    parts = {"x": g.x, "y": g.y, "time": g.time, "edge_index": g.edge_index}
+    g = ig.TemporalGraph(**parts, label_names=names)
+    out = tmp_path / "out"
+    summary = ig.run(
+        g,
+        out,
+        cutoff=2,
+        candidates=["linear:features"],
+        folds=1,
+        seeds=1,
+        effort="quick",
+    )
+    predicted = summary.predictions["label"]
+    rows = g.targets(2)
+    path = tmp_path / "labels.csv"
+    for spelling in ([0, 1], [False, True]):
+        truth = [spelling[k] for k in g.label[rows]]
+        pd.DataFrame({"id": g.ids[rows], "label": truth}).to_csv(path, index=False)
+        for graph_of_run in (None, g):
+            evaluation = evaluate(out, path, graph=graph_of_run)
+            right = (predicted.astype(int) == g.label[rows]).mean()
+            assert evaluation.accuracy.value == pytest.approx(right)
+            assert evaluation.unknown == 0
+            assert (evaluation.gain is None) == (graph_of_run is None)
+    pd.DataFrame({"id": g.ids[rows], "label": "yes"}).to_csv(path, index=False)
+    with pytest.raises(InputError, match=r"its classes are 0, 1, false, true, the labels are yes"):
+        evaluate(out, path)
+
+
+@pytest.mark.usefixtures("without_page")
 @pytest.mark.parametrize("names", [[False, True], [1.0, 2.5, 7.0]])
 def test_numeric_labels_match_in_any_notation(tmp_path, names):
     """As a CSV of pandas has them where some are missing: 1.0, True; and ids as 7.0."""
@@ -205,13 +238,24 @@ def test_nodes_after_the_run_are_not_model_inputs(copied):
 @pytest.mark.usefixtures("without_page")
 def test_a_failed_forecast_and_unknown_classes_are_reported(copied, tmp_path):
     truth = labels_of(graph())
+    path = tmp_path / "labels.parquet"
     truth["label"] = "dragon"
-    truth.to_parquet(tmp_path / "labels.parquet")
-    evaluation = evaluate(copied, tmp_path / "labels.parquet")
-    assert (evaluation.accuracy.value, evaluation.unknown) == (0.0, len(truth))
+    truth.to_parquet(path)
+    with pytest.raises(
+        InputError,
+        match=r"none of the labels in .*labels.parquet is a class of the run: its classes are "
+        r"=1\+1, bird\|cat, .*, the labels are dragon; use its names",
+    ):
+        evaluate(copied, path)
+    assert not (copied / "evaluation.json").exists()
+    predicted = read_summary(copied / "summary.json").predictions["label"]
+    truth.loc[0, "label"] = next(name for name in NAMES if name != predicted[0])
+    truth.to_parquet(path)
+    evaluation = evaluate(copied, path)
+    assert (evaluation.accuracy.value, evaluation.unknown) == (0.0, len(truth) - 1)
     sentences = " ".join(describe_evaluation(read_summary(copied / "summary.json"), evaluation))
     assert "This is below the forecast of" in sentences
-    assert "100.0% of these nodes are in classes that the model does not know" in sentences
+    assert "of these nodes are in classes that the model does not know" in sentences
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import datetime
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -229,6 +230,58 @@ def test_a_graph_is_cut_at_a_date_and_says_so():
         InputError, match="cutoff='soon' is not a point in time; pass a date such as 2021-07-01"
     ):
         g.masked("soon")
+
+
+@pytest.mark.parametrize("period", ["auto", "month"])
+@pytest.mark.parametrize(
+    "cutoff",
+    ["Jan 2023", pd.NaT, float("nan"), True, (2023, 1), datetime.timezone.utc, 1672531200],
+)
+def test_tables_refuse_a_cutoff_as_their_graph_does(period, cutoff):
+    values, label = dated_rows()
+    table = {"id": np.arange(len(values)), "time": values, "label": label}
+    edges = {"source": [0], "target": [1]}
+    with pytest.raises(InputError) as by_graph:
+        ig.from_tables(table, edges, period=period, quiet=True).masked(cutoff)
+    with pytest.raises(InputError) as by_tables:
+        ig.from_tables(table, edges, period=period, cutoff=cutoff, quiet=True)
+    assert str(by_tables.value) == str(by_graph.value)
+
+
+@pytest.mark.parametrize(
+    "cutoff",
+    [
+        np.datetime64("2018-01-01", "ns"),
+        pd.Series(["2018-01-01"], dtype="M8[ns]").to_numpy()[0],
+        "2018-01-01T00:00:00.000000000",
+        "2018-W01",
+        pd.Period("2018-01", "M"),
+        pd.Period("2018-01-01", "W"),
+    ],
+)
+def test_points_in_time_of_numpy_and_pandas_are_cutoffs(cutoff):
+    values, label = dated_rows()
+    table = {"id": np.arange(len(values)), "time": values, "label": label}
+    for period in ("auto", "month", 30):
+        g = ig.from_tables(
+            table,
+            {"source": [0], "target": [1]},
+            period=period,
+            cutoff=cutoff,
+            quiet=True,
+        )
+        assert np.array_equal(g.masked(cutoff).targets(), values >= np.datetime64("2018-01-01"))
+
+
+@pytest.mark.parametrize("unit", ["M", "Q", "W"])
+def test_periods_of_pandas_are_read_as_their_start(unit):
+    values, label = dated_rows()
+    time = pd.Series(values).dt.to_period(unit)
+    columns = {"id": np.arange(len(values)), "time": time, "label": label}
+    edges = {"source": [0], "target": [1]}
+    for table in (columns, columns | {"time": list(time)}, pd.DataFrame(columns)):
+        g = ig.from_tables(table, edges, period="day", quiet=True)
+        assert np.array_equal(g.time, Periods("day").of(time.dt.start_time.to_numpy()))
 
 
 def dated_rows(years=6, size=1200):

@@ -139,6 +139,7 @@ def test_score_uses_only_labelled_targets(graph):
     assert np.array_equal(rows, np.flatnonzero(graph.time >= CUTOFF))
     expected = (p.predict(graph) == graph.y[rows]).mean()
     assert p.score(graph) == pytest.approx(expected)
+    assert Ensemble.of(p).score(graph) == p.score(graph)
     with pytest.raises(ig.InputError, match="no target node has a label"):
         p.score(graph.masked(CUTOFF))
 
@@ -151,7 +152,7 @@ def test_a_cutoff_before_that_of_the_fit_is_refused(graph, verb):
         f"cutoff=3 lies before {CUTOFF}, the cutoff of the fit, so {trained_on} of these nodes "
         f"were available for training; use a cutoff from {CUTOFF} on, or retrain"
     )
-    for model in (p, Ensemble.of(p)) if verb != "score" else (p,):
+    for model in (p, Ensemble.of(p)):
         with pytest.raises(ig.InputError, match=expected):
             getattr(model, verb)(graph, cutoff=3)
     assert p.score(graph, cutoff=CUTOFF) == p.score(graph)
@@ -177,6 +178,9 @@ def test_unknown_classes_count_as_wrong_with_a_warning(graph, names):
     )
     with pytest.warns(UserWarning, match=sentence):
         assert p.score(other) == pytest.approx(right)
+    with pytest.warns(UserWarning, match=sentence) as caught:
+        assert Ensemble.of(p).score(other) == pytest.approx(right)
+    assert caught[0].filename == __file__
     first = 0 if names is None else 1
     recall = [(p.predict(other) == k + first)[graph.y[rows] == k].mean() for k in range(count)]
     with pytest.warns(UserWarning, match=sentence):

@@ -4,6 +4,7 @@ Options are stored unchanged, cloned, set and searched; models are copied.
 """
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import impact_gnn as ig
 from impact_gnn.backtesting import with_candidate
-from impact_gnn.estimators import Candidate, Method, Pipeline
+from impact_gnn.estimators import Candidate, Ensemble, Method, Pipeline
 
 QUICK = {"cutoff": 5, "hidden": 8, "epochs": 4, "device": "cpu"}
 
@@ -83,6 +84,32 @@ def test_classes_are_in_the_users_coding(graph):
     assert p.fit(named).classes_.tolist() == names
     assert Pipeline(**QUICK).fit(graph).classes_.tolist() == [0, 1, 2]
     check_is_fitted(p)
+
+
+def test_a_matrix_and_a_target_are_refused_as_in_a_call_without_a_target(graph):
+    p = Pipeline("prior", cutoff=5)
+    table = pd.DataFrame({"x": [1.0, 2.0]})
+    for values in ((table,), (table, [0, 1])):
+        with pytest.raises(ig.InputError, match="graph is a DataFrame; pass a TemporalGraph"):
+            p.fit(*values)
+    with pytest.raises(ig.InputError, match="fit reads the labels of the graph; pass no y"):
+        p.fit(graph, graph.y)
+    assert p.fit(graph, None).fitted is not None
+
+
+def test_codes_are_positions_in_classes(graph):
+    named = ig.TemporalGraph(
+        x=graph.x,
+        y=graph.y,
+        time=graph.time,
+        edge_index=graph.edge_index,
+        label_names=[5, 1, 3],
+    )
+    p = Pipeline(**QUICK).fit(named)
+    expected = p.classes_[p.predict_proba(named).argmax(1)]
+    assert np.array_equal(p.classes_[p.predict(named)], expected)
+    ensemble = Ensemble.of(p)
+    assert np.array_equal(ensemble.pipelines[0].classes_[ensemble.predict(named)], expected)
 
 
 def test_tags_and_pages():

@@ -193,7 +193,7 @@ def from_frame(name: str, frame: Any, *, indexed: bool = False) -> Source:
 
 
 def _from_pandas(name: str, frame: Any, indexed: bool) -> Any:
-    """Return a pandas frame without index and sparse columns."""
+    """Return a pandas frame without index, sparse columns and periods."""
     index = frame.index
     # An index 0, 1, 2, ... without a name is only the order of the rows.
     is_order = np.array_equal(index, np.arange(len(frame))) or not index.is_unique
@@ -201,13 +201,19 @@ def _from_pandas(name: str, frame: Any, indexed: bool) -> Any:
     is_column = not frame.columns.intersection(index.names).empty  # it is both
     names_rows = indexed and not is_column and (is_named or not is_order)
     frame = frame.reset_index(drop=not names_rows)
-    sparse = {}
+    types = {}
     for column, kind in frame.dtypes.items():
         if type(kind).__name__ == "SparseDtype":
-            sparse[column] = kind.subtype
-    size = 8 * len(frame) * len(sparse)
-    fits(f"the {len(sparse):,} sparse columns of {name}", size, "use fewer columns")
-    return frame.astype(sparse)
+            types[column] = kind.subtype
+        if type(kind).__name__ == "PeriodDtype":
+            types[column] = "M8[us]"  # its start
+    size = 8 * len(frame) * len(types)
+    fits(
+        f"the {len(types):,} columns of sparse numbers or periods of {name}",
+        size,
+        "use fewer columns",
+    )
+    return frame.astype(types)
 
 
 def _as_arrow(name: str, frame: Any) -> pa.Table:
@@ -222,7 +228,8 @@ def _as_arrow(name: str, frame: Any) -> pa.Table:
         columns = {}
         for key, values in frame.items():
             if not isinstance(values, pa.Array | np.ndarray):
-                values = list(values)
+                # Periods of pandas become their start.
+                values = [getattr(value, "start_time", value) for value in values]
             columns[str(key)] = pa.array(values)
         return pa.table(columns)
     native = nw.from_native(frame)

@@ -7,7 +7,6 @@ edges are written there batch by batch, so that memory holds ids, times and labe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -507,8 +506,7 @@ def _with_kinds(
     if graph.is_labelled.any():
         inferred = graph.infer_cutoff()
     if cutoff is not None:
-        with suppress(InputError):  # refused where the graph is cut
-            inferred = graph.when(cutoff)
+        inferred = graph.when(cutoff)
     misfits: list[str] = []
     nodes = dict(graph.nodes)
     for kind, table in zip(graph.nodes, tables, strict=True):

@@ -20,12 +20,13 @@ from impact_gnn.estimators.calibration import Calibration
 from impact_gnn.estimators.candidate import Candidate
 from impact_gnn.estimators.inputs import Inputs
 from impact_gnn.estimators.model_files import Fitted
-from impact_gnn.estimators.pipeline import Pipeline
+from impact_gnn.estimators.pipeline import Pipeline, score_of
 from impact_gnn.estimators.reach import Reach, engine_for
 from impact_gnn.estimators.schema import Schema
 from impact_gnn.estimators.user_model import Own
 from impact_gnn.graph import TemporalGraph
 from impact_gnn.methods import PLAIN
+from impact_gnn.metrics import Scoring
 
 FORMAT = "impact-gnn ensemble"
 VERSION = 4
@@ -97,6 +98,15 @@ class Ensemble:
     calibration: Calibration
     prior: ndarray
 
+    def __post_init__(self) -> None:
+        has_prior = np.shape(self.prior) == (self.fitted.num_labels,)
+        sums_to_one = np.isclose(sum(self.weights), 1)
+        if not (isinstance(self.calibration, Calibration) and has_prior and sums_to_one):
+            raise InputError(
+                "an ensemble needs weights that sum to 1, a calibration such as Calibration(), "
+                "and the share of every class as prior."
+            )
+
     @classmethod
     def of(cls, model: Pipeline | Ensemble) -> Ensemble:
         """Return an ensemble unchanged, and a fitted pipeline as the only member of one."""
@@ -162,7 +172,10 @@ class Ensemble:
     def predict(
         self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
     ) -> ndarray:
-        """As `Pipeline.predict`."""
+        """As `Pipeline.predict`: codes 0, 1, 2, ..., not names of classes.
+
+        For a graph with the classes of the fit, names are `pipelines[0].classes_[predict(graph)]`.
+        """
         graph = as_temporal_graph(graph)
         probabilities = self.predict_proba(
             graph,
@@ -171,6 +184,13 @@ class Ensemble:
         )
         label = self.calibration.labels(probabilities, self.prior)
         return self.fitted.schema.class_codes(graph)[label]
+
+    def score(
+        self, graph: GraphLike, *, cutoff: int | str | None = None, metric: str = "accuracy"
+    ) -> float:
+        """As `Pipeline.score`."""
+        scoring = Scoring(metric, tuple(self.prior.tolist()))
+        return score_of(self, graph, cutoff, scoring, self.calibration.tilt)
 
     def targets(
         self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None

@@ -216,6 +216,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     def fit(
         self,
         graph: GraphLike,
+        y: None = None,
         *,
         inputs: Inputs | None = None,
         engine: Engine | None = None,
@@ -226,6 +227,7 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         Args:
             graph: The graph, or PyG's `Data` or `HeteroData`; labels at or after the cutoff are
                 masked first.
+            y: Refused, because the graph has the labels; scikit-learn passes None.
             inputs: Hops of this graph and these options, computed before, to share work between
                 pipelines.
             engine: Where to propagate.
@@ -235,7 +237,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         """
         self.checked()
         self.fitted = None
-        data = self._fit_data(as_temporal_graph(graph), inputs, engine)
+        graph = as_temporal_graph(graph)
+        if y is not None:
+            raise InputError("fit reads the labels of the graph; pass no y.")
+        data = self._fit_data(graph, inputs, engine)
         # parts that adjust probabilities need more than the settings
         if settings is not None and not self._adjustments:
             fitted = self._train_with(data, settings)
@@ -512,9 +517,13 @@ class Pipeline(ClassifierMixin, BaseEstimator):
     ) -> ndarray:
         """Return the label of every target node that suits the metric, by default the likeliest.
 
-        Labels are numbered as in this graph. Where classes have names and the graph does not know
-        them all, they are numbered as the columns of `predict_proba`
-        (`fitted.schema.label_names`). `nodes` are as in `predict_proba`.
+        Labels are codes 0, 1, 2, ..., not elements of `classes_`, even where names of classes are
+        numbers. For a graph with the classes of the fit, names are `classes_[predict(graph)]`.
+
+        Codes are those of this graph: with more classes than in the fit, names are
+        `np.array(graph.label_names)[predict(graph)]`. Where classes have names and the graph does
+        not know them all, codes are the columns of `predict_proba`, as in `classes_`.
+        `nodes` are as in `predict_proba`.
         """
         fitted = self.require_fitted()
         graph = as_temporal_graph(graph)
@@ -529,39 +538,10 @@ class Pipeline(ClassifierMixin, BaseEstimator):
 
         Nodes of classes that are new since the fit count as errors, with a warning.
         """
-        fitted = self.require_fitted()
-        graph = as_temporal_graph(graph)
-        period = self._target_period(graph, cutoff)
-        targets = self.targets(graph, cutoff=period)
-        recoded = fitted.schema.recode_labels(graph)
-        is_known = graph.is_labelled[targets]
-        if not is_known.any():
-            raise InputError(
-                "no target node has a label in this graph, so there is nothing to score against."
-            )
-        probabilities = self.predict_proba(graph, cutoff=period)[is_known]
-        # Labels in the coding of the fit, −1 for classes that it does not know.
-        truth = recoded.label[targets][is_known]
-        scoring = fitted.scoring
-        is_new = truth < 0
-        if is_new.any():
-            # New classes become further columns of probability 0.
-            new_labels = graph.label[targets][is_known][is_new]
-            classes, position = np.unique(new_labels, return_inverse=True)
-            # Codes behind those of the known classes.
-            truth[is_new] = probabilities.shape[1] + position
-            names = graph.label_names or range(graph.num_labels)
-            warnings.warn(
-                f"{is_new.sum()} of {len(truth)} target nodes are in classes without labels "
-                f"in training ({checks.listing([names[k] for k in classes])}); "
-                "they count as errors.",
-                stacklevel=2,
-            )
-            probabilities = np.pad(probabilities, [(0, 0), (0, len(classes))])
-            no_prior = [0.0] * len(classes)
-            scoring = replace(scoring, prior=(*scoring.prior, *no_prior))
+        scoring = self.require_fitted().scoring
         # The labels are those of the fitted metric, whichever metric scores them.
-        return replace(scoring, metric=metric).score(probabilities, truth, scoring.rule.tilt)
+        tilt = scoring.rule.tilt
+        return score_of(self, graph, cutoff, replace(scoring, metric=metric), tilt)
 
     def targets(
         self, graph: GraphLike, *, nodes: Any = None, cutoff: int | str | None = None
@@ -910,6 +890,45 @@ class Pipeline(ClassifierMixin, BaseEstimator):
         nodes = self.nodes_of(inputs)[rows]
         smoothed = correct_and_smooth(base, graph.label, paths, choices, inputs.engine)
         return [probabilities[nodes] for probabilities in smoothed]
+
+
+def score_of(
+    model: Any,
+    graph: GraphLike,
+    cutoff: int | str | None,
+    scoring: Scoring,
+    tilt: float,
+) -> float:
+    """Return the score of a fitted pipeline or ensemble, whose labels have this tilt."""
+    graph = as_temporal_graph(graph)
+    targets = model.targets(graph, cutoff=cutoff)
+    recoded = model.fitted.schema.recode_labels(graph)
+    is_known = graph.is_labelled[targets]
+    if not is_known.any():
+        raise InputError(
+            "no target node has a label in this graph, so there is nothing to score against."
+        )
+    probabilities = model.predict_proba(graph, cutoff=cutoff)[is_known]
+    # Labels in the coding of the fit, −1 for classes that it does not know.
+    truth = recoded.label[targets][is_known]
+    is_new = truth < 0
+    if is_new.any():
+        # New classes become further columns of probability 0.
+        new_labels = graph.label[targets][is_known][is_new]
+        classes, position = np.unique(new_labels, return_inverse=True)
+        # Codes behind those of the known classes.
+        truth[is_new] = probabilities.shape[1] + position
+        names = graph.label_names or range(graph.num_labels)
+        warnings.warn(
+            f"{is_new.sum()} of {len(truth)} target nodes are in classes without labels "
+            f"in training ({checks.listing([names[k] for k in classes])}); "
+            "they count as errors.",
+            stacklevel=3,
+        )
+        probabilities = np.pad(probabilities, [(0, 0), (0, len(classes))])
+        no_prior = [0.0] * len(classes)
+        scoring = replace(scoring, prior=(*scoring.prior, *no_prior))
+    return scoring.score(probabilities, truth, tilt)
 
 
 def _product(factor: ndarray, weight: ndarray | None) -> ndarray:

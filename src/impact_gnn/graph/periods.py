@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +113,7 @@ class Periods:
     def cutoff(self, value: Any) -> int:
         """The period that begins at a date, or has this name; refuses a date within a period."""
         point = _point(value, self.dated)
-        # Neither a date nor a number: perhaps the name of a week or of a bin.
+        # Neither a date nor a number: perhaps the name of a bin.
         if point is None:
             period = self._named(str(value).strip())
             if period is None:
@@ -133,18 +134,12 @@ class Periods:
         return f"{self.name(period)} ({_short(self.start(period))})"
 
     def _named(self, text: str) -> int | None:
-        if self.unit == "bins":
-            # One more than there are bins: the cutoff may lie behind the last one.
-            every = range(self.first, self.first + len(self.starts) + 1)
-            by_name = {self.name(period): period for period in every[::-1]}
-            return by_name.get(text)
-        if self.unit == "week":
-            try:
-                monday = datetime.datetime.strptime(f"{text}-1", "%G-W%V-%u")
-            except ValueError:
-                return None
-            return int(self.of(np.array([monday], "M8[D]"))[0])
-        return None
+        if self.unit != "bins":
+            return None
+        # One more than there are bins: the cutoff may lie behind the last one.
+        every = range(self.first, self.first + len(self.starts) + 1)
+        by_name = {self.name(period): period for period in every[::-1]}
+        return by_name.get(text)
 
     @property
     def _width(self) -> float:
@@ -278,14 +273,11 @@ def _count(rule: Any) -> int | None:
 
 
 def _cut(cutoff: Any, dated: bool) -> float | None:
-    """A cutoff as a number, also by the name of a week or a bin; None without one."""
+    """A cutoff as a number, also by the name of a bin; None without one."""
     if cutoff is None:
         return None
+    cutoff = getattr(cutoff, "start_time", cutoff)  # of a pandas period
     point = _point(str(cutoff).strip().removesuffix(".."), dated)
-    if point is None and dated:
-        week = Periods("week")._named(str(cutoff).strip())
-        if week is not None:  # week 0 is one, too
-            point = Periods("week").start(week)
     if point is None:
         return None
     return float(point.astype(np.int64) if dated else point)
@@ -427,6 +419,9 @@ def _point(value: Any, dated: bool) -> Any:
     if dated:
         if text.isdigit() and len(text) == 4:
             text = f"{text}-01-01"
+        # The name of a week is its Monday.
+        with suppress(ValueError):
+            return np.datetime64(datetime.datetime.strptime(f"{text}-1", "%G-W%V-%u"), "us")
         return parse(text)
     try:
         number = float(text)

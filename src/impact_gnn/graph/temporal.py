@@ -421,6 +421,7 @@ class TemporalGraph:
             >>> g.when("2021-07-01"), g.when("2021-07"), g.name_of(24258)
             (24258, 24258, '2021-07')
         """
+        value = getattr(value, "start_time", value)  # of a pandas period
         if isinstance(value, float | np.integer | np.floating) and float(value).is_integer():
             value = int(value)
         first = self.times[0]

@@ -41,6 +41,8 @@ from impact_gnn.statistics import Estimate, paired
 
 MIN_LABELS = 2  # labels that an evaluation needs
 COLUMNS = ("id", "time", "label", "probability", "set")
+# Class codes by name: two notations of the same classes.
+TRUTH_VALUES = [{"0": 0, "1": 1}, {"false": 0, "true": 1}]
 
 
 def evaluate(
@@ -64,7 +66,10 @@ def evaluate(
     summary = read_summary(root / "summary.json")
     predictions = _read_predictions(summary.predictions_file)
     ensemble = Ensemble.load(root / "model", model=model)
+    classes = _class_codes(ensemble.fitted.schema.label_names, ensemble.fitted.num_labels)
     if isinstance(labels, str | Path) and is_label_table(labels):
+        if classes in TRUTH_VALUES:
+            classes = TRUTH_VALUES[0] | TRUTH_VALUES[1]
         known = _labels_of_table(labels)
         run_graph = None if graph is None else load_for(ensemble, graph)
     elif graph is not None:
@@ -86,8 +91,7 @@ def evaluate(
         )
     names = [ids[row] for row in rows]
     truth = {name: known[name] for name in names}
-    classes = _class_codes(ensemble.fitted.schema.label_names, ensemble.fitted.num_labels)
-    _refuse_other_case(str(labels), set(truth.values()), classes)
+    _refuse_other_names(str(labels), set(truth.values()), classes)
     with guarded(summary.predictions_file):  # its cells may have been changed
         table = predictions.take(rows)
         evaluation = _evaluate_table(summary, classes, table, [known[name] for name in names])
@@ -196,8 +200,8 @@ def _labels_of_graph(graph: TemporalGraph) -> dict[str, str]:
     return {name: names[label] for name, label in zip(ids, graph.label[nodes], strict=True)}
 
 
-def _refuse_other_case(where: str, labels: set[str], classes: Iterable[str]) -> None:
-    """Refuse labels that match classes only if upper and lower case are the same."""
+def _refuse_other_names(where: str, labels: set[str], classes: Iterable[str]) -> None:
+    """Refuse labels of which none is a class."""
     if labels & {*classes}:
         return
     by_folded_name = {name.casefold(): name for name in classes}
@@ -208,14 +212,18 @@ def _refuse_other_case(where: str, labels: set[str], classes: Iterable[str]) -> 
                 f"{where} has labels such as {label!r}, which the run calls {name!r}; they differ "
                 "in case only, so use the spelling of the run."
             )
+    raise InputError(
+        f"none of the labels in {where} is a class of the run: its classes are "
+        f"{listing([*classes])}, the labels are {listing(sorted(labels))}; use its names."
+    )
 
 
 def _evaluate_table(
     summary: RunSummary, classes: dict[str, int], table: pa.Table, truth: list[str]
 ) -> Evaluation:
     """Everything that follows from the table of predictions and the true labels."""
-    # Class indices [n]; len(classes) stands for a class that the model does not know.
-    unknown = len(classes)
+    # Class indices [n]; the next number stands for a class that the model does not know.
+    unknown = max(classes.values()) + 1
     predicted_names = map(class_name, table["label"].to_pylist())
     predicted = np.array([classes.get(name, unknown) for name in predicted_names])
     true = np.array([classes.get(name, unknown) for name in truth])
