@@ -837,7 +837,7 @@ def test_limitations_follow_from_the_evidence(whole):
     worse = changed(whole, backtest__fold_checks=[check("2006-2007", 0.7, error=0.061)])
     assert "the calibration error on past folds is 6.1%." in " ".join(limitations(worse))
     too_good = changed(whole, backtest__fold_checks=[check("2006-2007", 0.997)])
-    assert limitations(too_good)[0].startswith("99.7% of the past labels were predicted out of fold.")
+    assert limitations(too_good)[0].startswith("99.7% of the past labels were predicted")
     assert "periods to predict, from" not in text  # there is one
     assert "without earlier labels" not in text
     new = changed(
