@@ -139,7 +139,8 @@ class Source:
         repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise InputError(
-                f"{self.name} has duplicate column names {listing(repeated)}; rename them."
+                f"{self.name} has duplicate column names {listing(repeated)}; rename them, "
+                "or write a header above these values."
             )
         return part.rename_columns(names)
 

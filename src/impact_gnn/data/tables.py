@@ -33,6 +33,7 @@ from impact_gnn.data.spec import (
     guess_edges,
     guess_events,
     guess_nodes,
+    refuse_misread,
 )
 from impact_gnn.data.values import (
     Period,
@@ -261,9 +262,10 @@ def _event_spec(
         types = {kind: kind for kind in nodes}
         spec = guess_by_keys(sources, types, target=target, named=roles)
     else:
-        source = from_frame("nodes", nodes, indexed=True)
-        spec = guess_events(target or "event", source, roles, entities)
+        sources = {"nodes": from_frame("nodes", nodes, indexed=True)}
+        spec = guess_events(target or "event", sources["nodes"], roles, entities)
     if spec is None:
+        refuse_misread(sources)
         raise InputError(
             "no time column, or no column of entity ids, was recognised; pass edges, or set "
             "them with time=... and entities={'user': ['userId']}."

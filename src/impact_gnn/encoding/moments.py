@@ -99,6 +99,7 @@ def _from_text(column: Column) -> pa.Array:
     for quarter, month in enumerate(("01", "04", "07", "10"), start=1):
         text = pc.replace_substring_regex(text, QUARTER.format(quarter), rf"\1-{month}-01")
     text = pc.replace_substring_regex(text, r"^(\d{4}-\d{2}-\d{2}) (\d)", r"\1T\2")
+    text = pc.replace_substring_regex(text, " UTC$", "Z")  # as BigQuery writes it
     # Arrow casts text with a time zone and text without one in different ways.
     has_zone = pc.match_substring_regex(text, r"T.*(Z|[+-]\d{2}(:?\d{2})?)$")
     none = pa.scalar(None, text.type)
