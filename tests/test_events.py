@@ -269,6 +269,32 @@ def test_numbers_that_name_columns_are_refused(role):
     assert set(graph.nodes) == {"event", "user"}
 
 
+def test_columns_of_two_values_may_be_the_label(tmp_path):
+    rng = np.random.default_rng(0)
+    is_fraud = rng.integers(0, 2, 60)
+    table = visits(is_fraud=is_fraud, paid=is_fraud > 0, mood=rng.choice(["bad", "good"], 60))
+    table.to_csv(tmp_path / "visits.csv", index=False)
+    assert here("init", tmp_path).exit_code == 0
+    declared = tmp_path / "graph.toml"
+    text = declared.read_text()
+    assert 'label = ""  # none; it may be is_fraud or paid or mood\n' in text
+    checked = here("check", tmp_path)
+    assert checked.exit_code == 0
+    assert "  label: none; set label=..., or label = ... in graph.toml\n" in checked.output
+    run = " ".join(here("run", tmp_path, "--out", tmp_path / "run").output.split())
+    assert "no cutoff can be inferred; pass labels for the past: set label=..., or label" in run
+    text = text.replace('label = ""', 'label = "is_fraud"')
+    declared.write_text(text)
+    sentence = (
+        r"column is_fraud of visits\.csv has two roles, label and number .of columns.; use it"
+    )
+    with pytest.raises(InputError, match=sentence):
+        ig.load(tmp_path)
+    declared.write_text(text.replace('"is_fraud" = "number"\n', ""))
+    assert ig.load(tmp_path).y.tolist() == is_fraud.tolist()
+    assert "label: none" not in here("check", tmp_path).output
+
+
 def test_what_names_nothing_stays_a_feature():
     """Pairs of yes and no, a label of many classes; two columns of one stem are two types."""
     rng = np.random.default_rng(0)

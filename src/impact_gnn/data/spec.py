@@ -235,6 +235,12 @@ def guess_nodes(
     columns = _column_kinds(named)
     roles = _named_roles(named, NodeTable)
     used = [*roles.values(), *columns]
+    for role, name in roles.items():
+        if name in columns:
+            raise InputError(
+                f"column {name} of {source.name} has two roles, {role} and {columns[name]} (of "
+                f"columns); use it once. In {TOML}, delete one of these lines."
+            )
     _check_columns(source, used)
     for column, column_kind in columns.items():
         choice(f"the kind of column '{column}'", column_kind, KINDS)
@@ -1042,7 +1048,13 @@ def write_toml(spec: Spec, kinds: Mapping[str, Mapping[str, tuple[str, str]]]) -
     )
     # One of these may be the label that no name shows.
     of_target = kinds.get(spec.target, {}).items()
-    few_values = [name for name, (kind, _) in of_target if kind == "category"]
+    head = spec.sources[spec.nodes[spec.target].file].head
+    few_values = [
+        name
+        for name, (kind, _) in of_target
+        # Of numbers, two values such as 0 and 1.
+        if kind == "category" or (kind == "number" and pc.count_distinct(head[name]).as_py() == 2)
+    ]
     return template.render(spec=spec, kinds=kinds, all_kinds=KINDS, few_values=few_values)
 
 

@@ -358,6 +358,8 @@ def build(
     main = nodes[spec.target]
     if main.time is None:
         raise InputError(f"{main.name} has no time column; set it with time=... or in graph.toml.")
+    if main.label is None:
+        main.notes.append("  label: none; set label=..., or label = ... in graph.toml")
     links: dict[Triple, EdgeRows] = {}
     node_files = {table.file for table in spec.nodes.values()}
     for triple, edge_table in spec.edges.items():
