@@ -295,6 +295,17 @@ def test_columns_of_two_values_may_be_the_label(tmp_path):
     assert "label: none" not in here("check", tmp_path).output
 
 
+def test_a_column_that_becomes_a_relation_says_so(capsys):
+    table = visits(where=np.arange(60) % 4)
+    ig.from_tables(table, columns={"where": "ignore"})
+    notes = capsys.readouterr().out
+    assert "  userId: ignored, it becomes a relation to user\n" in notes
+    assert "  where: ignored, as declared\n" in notes
+    users = pd.DataFrame({"user_id": range(5), "age": range(5)})
+    ig.from_tables({"visit": table, "user": users}, label="where")
+    assert "  userId: ignored, it becomes a relation to user\n" in capsys.readouterr().out
+
+
 def test_what_names_nothing_stays_a_feature():
     """Pairs of yes and no, a label of many classes; two columns of one stem are two types."""
     rng = np.random.default_rng(0)

@@ -369,6 +369,8 @@ def build(
         links[triple] = EdgeRows.read(source, edge_table, ends, folder)
         if edge_table.file not in node_files:
             links[triple].notes += _unused_columns(source, edge_table)
+        else:
+            ends[1].reasons[edge_table.source] = f"it becomes a relation to {triple[0]}"
     tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
@@ -555,6 +557,8 @@ class NodeRows:
     declared_kinds: dict[str, str] = field(default_factory=dict)
     # sentences on text columns that hold mostly numbers; "" for others
     almost_numbers: dict[str, str] = field(default_factory=dict)
+    # why columns are ignored that are not declared so
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -642,7 +646,7 @@ class NodeRows:
         warnings = []
         for name in table.column_names:
             kind = self.declared_kinds.get(name)
-            reason = "as declared"
+            reason = self.reasons.get(name, "as declared")
             if kind is None:
                 kind, reason = columns.guess_kind(name)
             if kind == "ignore":
