@@ -306,6 +306,16 @@ def test_a_column_that_becomes_a_relation_says_so(capsys):
     assert "  userId: ignored, it becomes a relation to user\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("form", [dict, lambda frame: {name: [*frame[name]] for name in frame}])
+def test_missing_times_of_a_mapping_are_named(form, zone):
+    table = visits(when=DAYS.tz_localize(zone).where(np.arange(60) != 5))
+    sentence = "column 'when' of nodes is empty in 1 rows, first in row 6; fill it in, or remove"
+    for nodes in (table, form(table)):
+        with pytest.raises(InputError, match=sentence):
+            ig.from_tables(nodes, time="when", quiet=True)
+
+
 def test_what_names_nothing_stays_a_feature():
     """Pairs of yes and no, a label of many classes; two columns of one stem are two types."""
     rng = np.random.default_rng(0)

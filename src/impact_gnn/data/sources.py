@@ -224,7 +224,7 @@ def _as_arrow(name: str, frame: Any) -> pa.Table:
         for key, values in frame.items():
             if not isinstance(values, pa.Array | np.ndarray):
                 values = list(values)
-            columns[str(key)] = pa.array(values)
+            columns[str(key)] = pa.array(values, from_pandas=True)  # NaT is missing
         return pa.table(columns)
     native = nw.from_native(frame)
     if isinstance(native, nw.LazyFrame):
