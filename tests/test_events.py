@@ -1,5 +1,7 @@
 """A single table of events: entities without a table, their history, and a whole run."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,8 @@ from impact_gnn.checks import InputError
 from impact_gnn.data.files import convert_graph
 from impact_gnn.estimators import Pipeline
 from impact_gnn.propagation.history import history_columns, history_names
+
+DAYS = pd.date_range("2018-01-01", periods=60)
 
 
 def football(num_teams=16, years=7, rounds=25, seed=0):
@@ -197,6 +201,119 @@ def test_frames_with_foreign_keys_need_no_edges():
     assert graph.target == "match"
     assert set(relations_of(graph)) == {"team-match_team_id-match", "guest-match_guest_id-match"}
     assert graph.label_names == ("no", "yes")
+
+
+def visits(**columns):
+    """Visits of five users, without a label."""
+    table = {"userId": np.arange(60) % 5, "when": DAYS, "spent": np.linspace(0, 1, 60)}
+    return pd.DataFrame(table | columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "example"),
+    [
+        (DAYS.strftime("%m/%d/%Y"), "'01/01/2018' in row 1"),
+        (DAYS.strftime("%m/%d/%Y %I:%M %p"), "'01/01/2018 12:00 AM' in row 1"),
+        (DAYS.strftime("%d-%b-%y"), "'01-Jan-18' in row 1"),
+        (DAYS.strftime("%a %b %d %H:%M:%S +0000 %Y"), "'Mon Jan 01 00:00:00 +0000 2018' in row 1"),
+        ([None, *DAYS.astype(str)[1:59], "soon"], "'soon' in row 60"),
+    ],
+)
+def test_dates_that_are_not_read_are_named(text, example, tmp_path):
+    table = visits(when=text)
+    sentence = f"column 'when' of .* such as {re.escape(example)}; use dates .2021-07-01."
+    with pytest.raises(InputError, match=sentence):
+        ig.from_tables(table, quiet=True)
+    table.to_csv(tmp_path / "visits.csv", index=False)
+    for command in ("init", "check"):
+        output = " ".join(here(command, tmp_path).output.split())
+        assert re.search(sentence, output)
+
+
+def test_readable_dates_are_not_named():
+    """What is missing are entities; a birthday may have gaps."""
+    with pytest.raises(InputError, match="was recognised; pass edges"):
+        ig.from_tables(pd.DataFrame(), quiet=True)
+    table = visits(born=[None, *DAYS.astype(str)[1:]]).drop(columns=["when", "userId"])
+    with pytest.raises(InputError, match="was recognised; pass edges"):
+        ig.from_tables(table, quiet=True)
+
+
+def test_a_header_that_is_missing_is_named(tmp_path):
+    number = np.arange(60)
+    table = pd.DataFrame({0: number % 7, 1: number % 5 + 1, 2: 1289241911.5 + number * 1e5})
+    file = tmp_path / "trust.csv"
+    table.to_csv(file, index=False, header=False)
+    sentence = "all column names of .* are numbers .*, so its header may be missing; name the"
+    with pytest.raises(InputError, match=sentence):
+        ig.load(tmp_path)
+    with pytest.raises(InputError, match=sentence):
+        ig.from_tables(table, quiet=True)
+    file.write_text(f"7,7,1300000000\n{file.read_text()}")
+    with pytest.raises(
+        InputError, match="duplicate column names 7; rename them, or write a header"
+    ):
+        ig.load(tmp_path)
+
+
+@pytest.mark.parametrize("role", ["id", "time", "label"])
+def test_numbers_that_name_columns_are_refused(role):
+    """As `read_csv(header=None)` names columns; 0 is one of them, and not "no such column"."""
+    table = visits().set_axis(range(3), axis=1)
+    for number in (0, 2):
+        with pytest.raises(InputError, match=f"no column {number}; .* as text in quotes"):
+            ig.from_tables(table, quiet=True, **{role: number})
+    with pytest.raises(InputError, match="all column names of visit are numbers"):
+        ig.from_tables({"visit": table, "other": table}, quiet=True, **{role: 2})
+    graph = ig.from_tables(table, time="1", entities={"user": ["0"]}, quiet=True)
+    assert set(graph.nodes) == {"event", "user"}
+
+
+def test_columns_of_two_values_may_be_the_label(tmp_path):
+    rng = np.random.default_rng(0)
+    is_fraud = rng.integers(0, 2, 60)
+    table = visits(is_fraud=is_fraud, paid=is_fraud > 0, mood=rng.choice(["bad", "good"], 60))
+    table.to_csv(tmp_path / "visits.csv", index=False)
+    assert here("init", tmp_path).exit_code == 0
+    declared = tmp_path / "graph.toml"
+    text = declared.read_text()
+    assert 'label = ""  # none; it may be is_fraud or paid or mood\n' in text
+    checked = here("check", tmp_path)
+    assert checked.exit_code == 0
+    assert "  label: none; set label=..., or label = ... in graph.toml\n" in checked.output
+    run = " ".join(here("run", tmp_path, "--out", tmp_path / "run").output.split())
+    assert "no cutoff can be inferred; pass labels for the past: set label=..., or label" in run
+    text = text.replace('label = ""', 'label = "is_fraud"')
+    declared.write_text(text)
+    sentence = (
+        r"column is_fraud of visits\.csv has two roles, label and number .of columns.; use it"
+    )
+    with pytest.raises(InputError, match=sentence):
+        ig.load(tmp_path)
+    declared.write_text(text.replace('"is_fraud" = "number"\n', ""))
+    assert ig.load(tmp_path).y.tolist() == is_fraud.tolist()
+    assert "label: none" not in here("check", tmp_path).output
+
+
+def test_a_column_that_becomes_a_relation_says_so(capsys):
+    table = visits(where=np.arange(60) % 4)
+    ig.from_tables(table, columns={"where": "ignore"})
+    notes = capsys.readouterr().out
+    assert "  userId: ignored, it becomes a relation to user\n" in notes
+    assert "  where: ignored, as declared\n" in notes
+    users = pd.DataFrame({"user_id": range(5), "age": range(5)})
+    ig.from_tables({"visit": table, "user": users}, label="where")
+    assert "  userId: ignored, it becomes a relation to user\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+@pytest.mark.parametrize("form", [dict, lambda frame: {name: [*frame[name]] for name in frame}])
+def test_missing_times_of_a_mapping_are_named(form, zone):
+    table = visits(when=DAYS.tz_localize(zone).where(np.arange(60) != 5))
+    sentence = "column 'when' of nodes is empty in 1 rows, first in row 6; fill it in, or remove"
+    for nodes in (table, form(table)):
+        with pytest.raises(InputError, match=sentence):
+            ig.from_tables(nodes, time="when", quiet=True)
 
 
 def test_what_names_nothing_stays_a_feature():

@@ -513,7 +513,7 @@ def test_characters_of_a_slice():
         ({"edge_target": "citing"}, "column 'citing' of edges cannot be both source and target"),
         (
             {"columns": {"topic": "category"}},
-            "column topic of nodes has two roles; use it once",
+            "column topic of nodes has two roles, label and category .of columns.; use it once",
         ),
         (
             {"id": ""},

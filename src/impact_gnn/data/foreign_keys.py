@@ -109,7 +109,7 @@ Entities: TypeAlias = Mapping[str, Entity]
 
 def plain_name(name: str) -> str:
     """Return a name in lower case without separators: race_id and raceId are one name."""
-    return re.sub(r"[_\s-]", "", name).lower()
+    return re.sub(r"[_\s-]", "", str(name)).lower()
 
 
 def find_keys(entities: Entities, no_keys: Collection[str] = ()) -> list[ForeignKey]:

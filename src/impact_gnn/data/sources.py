@@ -139,7 +139,8 @@ class Source:
         repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise InputError(
-                f"{self.name} has duplicate column names {listing(repeated)}; rename them."
+                f"{self.name} has duplicate column names {listing(repeated)}; rename them, "
+                "or write a header above these values."
             )
         return part.rename_columns(names)
 
@@ -230,7 +231,7 @@ def _as_arrow(name: str, frame: Any) -> pa.Table:
             if not isinstance(values, pa.Array | np.ndarray):
                 # Periods of pandas become their start.
                 values = [getattr(value, "start_time", value) for value in values]
-            columns[str(key)] = pa.array(values)
+            columns[str(key)] = pa.array(values, from_pandas=True)  # NaT is missing
         return pa.table(columns)
     native = nw.from_native(frame)
     if isinstance(native, nw.LazyFrame):

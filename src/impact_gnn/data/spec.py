@@ -38,7 +38,7 @@ from impact_gnn.data.foreign_keys import (
 from impact_gnn.data.sources import UNNAMED, Source, Tables
 from impact_gnn.data.values import TableColumn, times
 from impact_gnn.encoding import KINDS
-from impact_gnn.encoding.kinds import OUTCOME
+from impact_gnn.encoding.kinds import OUTCOME, any_match, is_text
 from impact_gnn.graph import HOMOGENEOUS, Triple
 from impact_gnn.graph.parts import class_name, edge_type
 
@@ -70,6 +70,11 @@ LABELS = (*OWN_LABELS, "target")  # of an edge, the target is an end
 WEIGHTS = ("weight", "w")
 MAX_GUESSED_CLASSES = 100  # classes of a column that is taken for a label by its gaps
 EDGE_ENDS = ("source", "target")
+DATE_LIKE = (
+    r"(?i)^\s*([a-z]{3},? )?(\d{4}[-/. ]\d\d?[-/. ]\d\d?|[a-z]{3,9} \d\d?,? [\d:+ ]*\d{4}|"
+    r"\d\d?[-/. ](\d\d?|[a-z]{3,9})[-/. ](\d\d){1,2})([\sT,]+\d.*)?$"
+)
+"""Text that looks like a date, also like one that is not read."""
 NOT_TEXT = ("nodes", "edges", "columns", "period", "label_delay", "unknown", "values_of")
 """Entries of `graph.toml` whose values may be other than text."""
 DANGLING = ("refuse", "drop")
@@ -230,6 +235,12 @@ def guess_nodes(
     columns = _column_kinds(named)
     roles = _named_roles(named, NodeTable)
     used = [*roles.values(), *columns]
+    for role, name in roles.items():
+        if name in columns:
+            raise InputError(
+                f"column {name} of {source.name} has two roles, {role} and {columns[name]} (of "
+                f"columns); use it once. In {TOML}, delete one of these lines."
+            )
     _check_columns(source, used)
     for column, column_kind in columns.items():
         choice(f"the kind of column '{column}'", column_kind, KINDS)
@@ -271,14 +282,14 @@ def _named_roles(named: NamedRoles, table: type[TableSpec]) -> dict[str, Any]:
 def _check_columns(source: Source, columns: Iterable[str | None]) -> None:
     """Refuse columns that a table lacks, or that are named twice."""
     names = source.names
-    uses = Counter(filter(None, columns))
+    uses = Counter(columns)
     for column in uses:
-        if column not in names:
+        if column not in (*names, None, ""):
             raise InputError(
                 f"{source.name} has no column {quoted(column)}; it has {listing(names)}. "
-                "Rename a column or add it."
+                "Rename a column or add it; write its name as text in quotes."
             )
-    repeated = [column for column in uses if uses[column] > 1]
+    repeated = [column for column in uses if column and uses[column] > 1]
     if repeated:
         raise InputError(f"column {listing(repeated)} of {source.name} has two roles; use it once.")
 
@@ -315,7 +326,7 @@ def guess_edges(source: Source, named: NamedRoles, ends: Sequence[str] = ()) -> 
         if not pair:
             raise InputError(
                 f"{source.name} has no columns source, target; it has {listing(names)}. "
-                "Rename two columns, or set source=... and target=..."
+                "Rename two columns of the header (its first row), or set source=... and target=..."
             )
         for end, column in zip(EDGE_ENDS, pair, strict=True):
             roles[end] = roles.get(end) or column
@@ -353,6 +364,7 @@ def guess(where: str, sources: Tables, *, is_draft: bool = False) -> Spec:
         return spec
     spec = guess_by_keys(sources, types, is_draft=is_draft)
     if spec is None:
+        refuse_misread(sources)
         raise InputError(
             f"{where} contains no table nodes (such as nodes.csv or nodes.parquet), "
             "nor tables that refer to each other; a graph needs nodes and edges, "
@@ -365,6 +377,22 @@ def guess(where: str, sources: Tables, *, is_draft: bool = False) -> Spec:
             "and set them there."
         )
     return spec
+
+
+def refuse_misread(sources: Tables) -> None:
+    """Refuse tables in which no roles are recognised without a header or with unreadable dates."""
+    for source in sources.values():
+        names = source.names
+        if re.fullmatch(r"[-+.\d\s]+", "".join(names)):
+            raise InputError(
+                f"all column names of {source.name} are numbers ({listing(names)}), so its header "
+                "may be missing; name the columns, such as source, target, time and label."
+            )
+        for name in names:
+            column = source.head[name]
+            if is_text(column.type) and any_match(column, DATE_LIKE):
+                # Gaps are allowed: it may be a birthday.
+                times(TableColumn(pc.fill_null(column, "2000-01-01"), name, source.name))
 
 
 def _by_file(sources: Tables) -> dict[str, Source]:
@@ -1020,7 +1048,13 @@ def write_toml(spec: Spec, kinds: Mapping[str, Mapping[str, tuple[str, str]]]) -
     )
     # One of these may be the label that no name shows.
     of_target = kinds.get(spec.target, {}).items()
-    few_values = [name for name, (kind, _) in of_target if kind == "category"]
+    head = spec.sources[spec.nodes[spec.target].file].head
+    few_values = [
+        name
+        for name, (kind, _) in of_target
+        # Of numbers, two values such as 0 and 1.
+        if kind == "category" or (kind == "number" and pc.count_distinct(head[name]).as_py() == 2)
+    ]
     return template.render(spec=spec, kinds=kinds, all_kinds=KINDS, few_values=few_values)
 
 

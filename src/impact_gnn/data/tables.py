@@ -32,6 +32,7 @@ from impact_gnn.data.spec import (
     guess_edges,
     guess_events,
     guess_nodes,
+    refuse_misread,
 )
 from impact_gnn.data.values import (
     Period,
@@ -260,9 +261,10 @@ def _event_spec(
         types = {kind: kind for kind in nodes}
         spec = guess_by_keys(sources, types, target=target, named=roles)
     else:
-        source = from_frame("nodes", nodes, indexed=True)
-        spec = guess_events(target or "event", source, roles, entities)
+        sources = {"nodes": from_frame("nodes", nodes, indexed=True)}
+        spec = guess_events(target or "event", sources["nodes"], roles, entities)
     if spec is None:
+        refuse_misread(sources)
         raise InputError(
             "no time column, or no column of entity ids, was recognised; pass edges, or set "
             "them with time=... and entities={'user': ['userId']}."
@@ -355,6 +357,8 @@ def build(
     main = nodes[spec.target]
     if main.time is None:
         raise InputError(f"{main.name} has no time column; set it with time=... or in graph.toml.")
+    if main.label is None:
+        main.notes.append("  label: none; set label=..., or label = ... in graph.toml")
     links: dict[Triple, EdgeRows] = {}
     node_files = {table.file for table in spec.nodes.values()}
     for triple, edge_table in spec.edges.items():
@@ -364,6 +368,8 @@ def build(
         links[triple] = EdgeRows.read(source, edge_table, ends, folder)
         if edge_table.file not in node_files:
             links[triple].notes += _unused_columns(source, edge_table)
+        else:
+            ends[1].reasons[edge_table.source] = f"it becomes a relation to {triple[0]}"
     tables: list[NodeRows | EdgeRows] = [*nodes.values(), *links.values()]
     rule = spec.period if period is None else period
     periods, time_notes = _assign_periods(main, tables, rule, cutoff)
@@ -549,6 +555,8 @@ class NodeRows:
     declared_kinds: dict[str, str] = field(default_factory=dict)
     # sentences on text columns that hold mostly numbers; "" for others
     almost_numbers: dict[str, str] = field(default_factory=dict)
+    # why columns are ignored that are not declared so
+    reasons: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(
@@ -636,7 +644,7 @@ class NodeRows:
         warnings = []
         for name in table.column_names:
             kind = self.declared_kinds.get(name)
-            reason = "as declared"
+            reason = self.reasons.get(name, "as declared")
             if kind is None:
                 kind, reason = columns.guess_kind(name)
             if kind == "ignore":

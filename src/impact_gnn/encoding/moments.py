@@ -101,6 +101,7 @@ def _from_text(column: Column) -> pa.Array:
     text = pc.replace_substring_regex(text, r"^(\d{4}-\d{2}-\d{2}) (\d)", r"\1T\2")
     # Nanoseconds are cut off.
     text = pc.replace_substring_regex(text, r"(:\d\d\.\d{6})\d+", r"\1")
+    text = pc.replace_substring_regex(text, " UTC$", "Z")  # as BigQuery writes it
     # Arrow casts text with a time zone and text without one in different ways.
     has_zone = pc.match_substring_regex(text, r"T.*(Z|[+-]\d{2}(:?\d{2})?)$")
     none = pa.scalar(None, text.type)

@@ -683,7 +683,8 @@ class TemporalGraph:
         labelled_times = self.time[self.is_labelled]
         if not len(labelled_times):
             raise InputError(
-                "no node has a label, so no cutoff can be inferred; pass labels for the past."
+                "no node has a label, so no cutoff can be inferred; pass labels for the past: "
+                "set label=..., or label = ... in graph.toml."
             )
         last_label = int(labelled_times.max())
         # the target type's own times: another type may be newer
