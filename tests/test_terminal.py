@@ -164,6 +164,7 @@ def test_run_prints_its_guesses_and_how_to_change_them(folder, tmp_path, monkeyp
         assert words in done.stderr
     assert (tmp_path / "impact-run" / "papers" / "report.html").exists()
     expected = ["Selected", "Predictions", "Expected accuracy", "Do corrections", "Report"]
+    expected.append("warning: 100.0% of the past labels were predicted")  # features tell all
     lines = [line for line in done.stdout.split("\n") if line]
     assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected
     quiet = impact("--quiet", "run", folder, candidates="linear:plain", folds=1)
