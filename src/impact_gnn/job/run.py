@@ -441,8 +441,8 @@ class _Stages:
             if candidate != candidate.smoothed() and (candidate.smoothed(), seed) in units:
                 continue
             row = tested.row(candidate)
-            # Epochs of networks are chosen again, by the newest labels, on small graphs only: on past
-            # windows, ensembles gained .3 points there, and lost .1 on most larger ones.
+            # On small graphs, epochs of networks are chosen again by the newest labels. On past
+            # windows, ensembles gained .3 points there, and most lost .1 on larger graphs.
             settings = None
             if row is not None and not (is_small and self.is_network(candidate)):
                 settings = row.settings
