@@ -3,6 +3,7 @@
 Folds without future data, windows as long as the target periods, unbiased gains of a selection.
 """
 
+import importlib
 import itertools
 from dataclasses import dataclass, replace
 
@@ -667,6 +668,31 @@ def test_the_class_prior_is_selected_unless_a_selection_is_more_accurate_in_the_
     assert selection_for(0.8, 0.6).reason is SelectionReason.CLASS_PRIOR
     # More accurate in both windows, and as unsure.
     assert selection_for(0.8, 0.95).reason is not SelectionReason.CLASS_PRIOR
+
+
+def test_seeds_and_epochs_of_final_fits(drifting, tmp_path, monkeypatch):
+    """Networks have all seeds and, on small graphs, epochs by the newest labels; trees have one."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(drifting.num_nodes, 4)).astype(np.float32)
+    x[:, 0] += 2 * drifting.y
+    graph = drifting.with_features(x)
+    options = {"cutoff": 10, "candidates": ["linear:plain", "trees:plain"], "effort": "quick"}
+    module = importlib.import_module("impact_gnn.job.run")
+    for most, expected_seeds in ((10_000, [0, 1]), (0, [0])):
+        monkeypatch.setattr(module, "SMALL", most)
+        summary = ig.run(graph, tmp_path / str(most), **options)
+        earlier = {row.candidate: row.settings.rounds[-1] for row in summary.backtest.rows}
+        seeds = {}
+        has_new_rounds = False
+        for fit in summary.fits:
+            seeds.setdefault(fit.candidate.model, []).append(fit.seed)
+            has_new_rounds |= fit.rounds != earlier[fit.candidate]
+            if fit.candidate.model == "trees":
+                assert fit.rounds == earlier[fit.candidate]
+        assert seeds.pop("trees") == [0]
+        assert seeds
+        assert all(of_model == expected_seeds for of_model in seeds.values())
+        assert has_new_rounds == (most > 0)
 
 
 def test_last_labels_of_entities_are_a_candidate_and_a_floor(tmp_path):
